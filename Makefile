@@ -1,0 +1,75 @@
+# Every target runs on a fresh machine with Python 3.11+ and git: it makes .venv and installs by itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+STACK ?= prod
+VENV := .venv
+BIN := $(VENV)/bin
+# uv is several times faster; pip does the same work where it is missing
+UV := $(shell command -v uv 2>/dev/null)
+ifdef UV
+  CREATE := uv venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV)
+  INSTALL := uv pip install --quiet --python $(BIN)/python --compile-bytecode
+else
+  CREATE := $(PYTHON) -m venv $(VENV)
+  INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.PHONY: help
+help:  ## Show the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.runtime: pyproject.toml requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with PYTHON=python3.12"; exit 1; }
+	@echo "installing into $(VENV) ..."
+	@$(CREATE)
+	@$(INSTALL) -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+	@echo "installing test tools ..."
+	@$(INSTALL) -r requirements-dev.txt
+	@touch $@
+
+.PHONY: preview
+preview: $(VENV)/.runtime  ## Show the whole environment of a stack, offline (STACK=prod)
+	@$(BIN)/disagg plan $(STACK)
+
+.PHONY: test
+test: lint types  ## Run everything that needs only Python
+	@$(BIN)/python scripts/generate.py --check
+	@$(BIN)/pytest -n auto
+
+.PHONY: lint
+lint: $(VENV)/.dev  ## Check style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: types
+types: $(VENV)/.dev  ## Check types
+	@$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.dev  ## Rewrite the sources in the project's style
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+.PHONY: generate
+generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, rule reference
+	@$(BIN)/python scripts/generate.py
+
+.PHONY: golden
+golden: $(VENV)/.dev  ## Rewrite the golden files of tests/golden
+	@$(BIN)/pytest -q tests/golden --rewrite-golden
+
+.PHONY: package
+package: $(VENV)/.dev  ## Build the wheel and test it outside the source tree
+	@$(BIN)/python scripts/check_package.py
+
+.PHONY: benchmark
+benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need
+	@$(BIN)/python scripts/benchmark.py
+
+.PHONY: lock
+lock:  ## Pin all packages anew (needs uv)
+	@./scripts/lock.sh

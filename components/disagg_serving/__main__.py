@@ -1,0 +1,5 @@
+"""`python -m disagg_serving` is `disagg`."""
+
+from .cli.main import run
+
+run()

@@ -1,0 +1,8 @@
+"""What is known about instance types, models and engine images: data with source and date, extended by adding YAML files."""
+
+from __future__ import annotations
+
+from .entries import Engine, Instance, Model
+from .loader import Catalog, load_catalog
+
+__all__ = ["Catalog", "Engine", "Instance", "Model", "load_catalog"]

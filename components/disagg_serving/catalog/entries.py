@@ -1,0 +1,170 @@
+"""The form of the catalogue's YAML files: instance types, models and engine images, one file an entry."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from ..spec.base import Spec, Text
+
+EntryId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=80)]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+){1,3}$")]
+Number = Annotated[float, Field(gt=0)]
+Whole = Annotated[int, Field(ge=1)]
+WeightDtype = Literal["bf16", "fp8", "int4", "mxfp4", "nvfp4"]
+
+
+class Entry(Spec):
+    """What every entry has: an id equal to its file name, where its facts come from, and when they were checked."""
+
+    id: EntryId = Field(..., description="Id used in stack files; equal to the file's name.")
+    notes: Text | None = Field(None, description="What a reader should know about the numbers.")
+    source: list[Text] = Field(..., min_length=1, description="Where the facts come from.")
+    checked: date = Field(..., description="The day on which they were checked.")
+
+
+class Gpu(Spec):
+    """The accelerators of a node."""
+
+    name: Text = Field(..., description="Short name as in the label eks.amazonaws.com/instance-gpu-name.")
+    product: Text = Field(..., description="Product name.")
+    count: Whole = Field(..., description="GPUs a node.")
+    memory_mib: Whole = Field(..., alias="memoryMiB", description="Memory of one GPU in MiB as nvidia-smi shows it.")
+    memory_gib_torch: Number = Field(..., alias="memoryGiBTorch", description="Memory of one GPU in GiB as PyTorch sees it; the base of every fit.")
+    hbm_tbps: Number = Field(..., alias="hbmTBps", description="Memory bandwidth in TB/s.")
+    fp8_dense_tflops: Number = Field(..., description="Dense FP8 TFLOP/s.")
+    bf16_dense_tflops: Number = Field(..., description="Dense BF16 TFLOP/s.")
+
+
+class Allocatable(Spec):
+    """What pods may use of a node, after the kubelet's and the system's share."""
+
+    cpu_millis: Whole = Field(..., description="Millicores.")
+    memory_mib: Whole = Field(..., alias="memoryMiB", description="Memory in MiB.")
+    nvme_gib: Whole = Field(..., alias="nvmeGiB", description="Local NVMe in GiB.")
+    max_pods: Whole | None = Field(None, description="Pods.")
+
+
+class Efa(Spec):
+    """Elastic Fabric Adapters and the network cards that carry them."""
+
+    count: Whole = Field(..., description="EFA devices a node.")
+    gbps_each: Whole = Field(..., description="Line rate of one device in Gbit/s.")
+    network_cards: Whole = Field(..., description="Network cards a node.")
+    first_efa_card: Annotated[int, Field(ge=0)] = Field(..., description="Lowest card with an EFA device: 1 where card 0 carries none.")
+
+
+class Price(Spec):
+    """A dated price of one node."""
+
+    usd_per_hour: Number = Field(..., description="USD an hour.")
+    region: Text | None = Field(None, description="Region of the price.")
+    as_of: date = Field(..., description="The day of the price.")
+
+
+class Instance(Entry):
+    """An instance type."""
+
+    family: Text = Field(..., description="Family, for example p5.")
+    category: Text = Field(..., description="Category, for example p.")
+    generation: Text = Field(..., description="Generation, quoted.")
+    gpu: Gpu = Field(..., description="Accelerators.")
+    vcpu: Whole = Field(..., description="vCPUs, also what the EC2 quota counts.")
+    memory_gib: Whole = Field(..., alias="memoryGiB", description="Memory in GiB.")
+    nvme_gb: Whole = Field(..., alias="nvmeGB", description="Local NVMe in decimal GB.")
+    architecture: Literal["amd64", "arm64"] = Field(..., description="CPU architecture.")
+    allocatable: Allocatable = Field(..., description="What pods may use.")
+    efa: Efa = Field(..., description="Elastic Fabric Adapters.")
+    gpu_direct_rdma: bool = Field(..., description="Whether EFA reads and writes GPU memory directly; the NIXL LIBFABRIC backend needs it.")
+    on_demand: Price | None = Field(None, description="On-demand price; absent where none is listed.")
+    capacity_block: Price | None = Field(None, description="Capacity Block price an instance and hour; absent where unknown.")
+
+
+class Mla(Spec):
+    """Multi-head latent attention."""
+
+    q_lora_rank: Whole = Field(..., description="Rank of the query projection.")
+    kv_lora_rank: Whole = Field(..., description="Rank of the latent KV.")
+    qk_nope_head_dim: Whole = Field(..., description="Head size without position.")
+    qk_rope_head_dim: Whole = Field(..., description="Head size with position.")
+    v_head_dim: Whole = Field(..., description="Head size of values.")
+
+
+class Indexer(Spec):
+    """Sparse-attention indexer (DSA)."""
+
+    heads: Whole = Field(..., description="Indexer heads.")
+    head_dim: Whole = Field(..., description="Head size.")
+    top_k: Whole = Field(..., description="Tokens that a query attends to.")
+    layers: Whole = Field(..., description="Layers that have an indexer of their own.")
+
+
+class Moe(Spec):
+    """Mixture of experts."""
+
+    experts: Whole = Field(..., description="Routed experts a layer.")
+    experts_per_token: Whole = Field(..., description="Experts a token visits.")
+    shared_experts: Annotated[int, Field(ge=0)] = Field(0, description="Experts that every token visits.")
+    intermediate_size: Whole = Field(..., description="Inner size of one expert.")
+    dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers without experts.")
+
+
+class SlidingWindow(Spec):
+    """Layers that attend to a window only."""
+
+    size: Whole = Field(..., description="Window in tokens.")
+    layers: Whole = Field(..., description="How many layers have it.")
+
+
+class Parameters(Spec):
+    """Parameter counts in billions."""
+
+    total: Number = Field(..., description="All parameters.")
+    active: Number = Field(..., description="Parameters that a token touches.")
+
+
+class Model(Entry):
+    """A model: architecture facts as its config.json has them, and what vLLM needs to know."""
+
+    repository: Text = Field(..., description="What vLLM is told to load.")
+    architecture: Text = Field(..., description="Class name in config.json.")
+    parameters_b: Parameters = Field(..., alias="parametersB", description="Parameters in billions.")
+    layers: Whole = Field(..., description="Hidden layers, without MTP layers.")
+    hidden_size: Whole = Field(..., description="Hidden size.")
+    attention_heads: Whole = Field(..., description="Query heads.")
+    kv_heads: Whole = Field(..., description="KV heads; with MLA the query heads.")
+    head_dim: Whole = Field(..., description="Head size; with MLA nope + rope.")
+    intermediate_size: Whole = Field(..., description="Inner size of a dense layer.")
+    vocab_size: Whole = Field(..., description="Vocabulary.")
+    context_length: Whole = Field(..., description="Longest sequence in tokens.")
+    mla: Mla | None = Field(None, description="Present with multi-head latent attention.")
+    indexer: Indexer | None = Field(None, description="Present with sparse attention by an indexer.")
+    moe: Moe | None = Field(None, description="Present with experts.")
+    sliding_window: SlidingWindow | None = Field(None, description="Present where some layers attend to a window only.")
+    mtp_layers: Annotated[int, Field(ge=0)] = Field(0, description="Multi-token-prediction layers.")
+    tied_embeddings: bool = Field(False, description="Whether input and output embeddings are one.")
+    weight_dtype: WeightDtype = Field(..., description="Dtype of most weights.")
+    checkpoint_gb: Number = Field(..., alias="checkpointGB", description="Size of the checkpoint in decimal GB.")
+    min_engine_version: Version | None = Field(None, description="Oldest vLLM that serves it.")
+    serve_flags: list[Text] = Field([], description="Parser, tokenizer and template flags, each --flag=value or --flag.")
+    gated: bool = Field(False, description="Whether Hugging Face asks for a token.")
+    block_size: Literal[16, 32, 64, 128] | None = Field(None, description="KV block size that its attention needs.")
+
+
+class Engine(Entry):
+    """A vLLM image and what it carries."""
+
+    engine: Literal["vllm"] = Field(..., description="Engine.")
+    version: Version = Field(..., description="Engine version.")
+    image: Text = Field(..., description="Image with tag; never a floating one.")
+    libfabric: bool = Field(..., description="Whether it carries libfabric with EFA, which the NIXL LIBFABRIC backend and NCCL over EFA need.")
+    nixl: Version | None = Field(None, description="NIXL version.")
+    efa_installer: Version | None = Field(None, description="EFA installer version.")
+    runai_streamer: bool = Field(False, description="Whether it streams weights from S3.")
+    cuda: Version | None = Field(None, description="CUDA version.")
+    tag_verified: bool = Field(..., description="Whether the tag was seen in its registry.")
+    stale_peer_fix: bool = Field(..., description="Whether decode survives a prefill restart (vllm#50047).")
+    deep_ep: bool = Field(False, description="Whether it carries DeepEP for EFA.")
+    default_gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = Field(..., description="vLLM's own default.")

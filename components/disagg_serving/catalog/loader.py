@@ -1,0 +1,85 @@
+"""Finding catalogue entries: the package's own and the user's folders, of which later ones win. A file is read when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from ..errors import Finding, Level, SpecError, did_you_mean
+from ..spec.validation import parse
+from ..yaml_io import read_yaml
+from .entries import Engine, Entry, Instance, Model
+
+E = TypeVar("E", bound=Entry)
+PACKAGE_DIR = Path(__file__).parent
+
+
+class Shelf(Mapping[str, E], Generic[E]):
+    """The entries of one kind by id. Reading a faulty file raises SpecError with the file's name in every path."""
+
+    def __init__(self, kind: str, model: type[E], dirs: Sequence[Path]) -> None:
+        self.kind, self._model, self._dirs = kind, model, dirs
+        self._read: dict[str, E] = {}
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        return {f.name.removesuffix(".yaml"): f for d in self._dirs for f in sorted((d / self.kind).glob("*.yaml"))}
+
+    def __getitem__(self, entry_id: str) -> E:
+        if entry_id not in self._read:
+            self._read[entry_id] = self._load(self._files[entry_id])
+        return self._read[entry_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._files))
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._files
+
+    def missing(self, path: str, entry_id: str) -> Finding:
+        """The finding for an id that no file has."""
+        known, noun = list(self), self.kind.removesuffix("s")
+        fix = did_you_mean(entry_id, known) or f"add {self.kind}/{entry_id}.yaml to a folder of catalogDirs"
+        return Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), fix)
+
+    def _load(self, file: Path) -> E:
+        where = f"{self.kind}/{file.name}"
+        try:
+            entry = parse(self._model, read_yaml(file))
+        except SpecError as problem:
+            raise SpecError([f.below(f"{where}:") for f in problem.findings]) from None
+        if entry.id != file.name.removesuffix(".yaml"):
+            raise SpecError([Finding("catalog", Level.ERROR, f"{where}: id", "is not the file's name", entry.id, file.name.removesuffix(".yaml"))])
+        return entry
+
+
+class Catalog:
+    """Instance types, models and engine images."""
+
+    def __init__(self, dirs: Sequence[Path] = ()) -> None:
+        folders = (PACKAGE_DIR, *dirs)
+        self.instances: Shelf[Instance] = Shelf("instances", Instance, folders)
+        self.models: Shelf[Model] = Shelf("models", Model, folders)
+        self.engines: Shelf[Engine] = Shelf("engines", Engine, folders)
+
+
+def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:
+    """The catalogue with the user's folders, relative to `base`.
+
+    Raises SpecError for a folder that does not exist or leads out of `base`.
+    """
+    root = (base or Path.cwd()).resolve()
+    folders, findings = [], []
+    for i, text in enumerate(dirs):
+        folder = (root / text).resolve()
+        if not folder.is_dir():
+            findings.append(Finding("catalog-dir", Level.ERROR, f"catalogDirs[{i}]", "is not a folder", text, f"a folder below {root.name}"))
+        folders.append(folder)
+    if findings:
+        raise SpecError(findings)
+    return Catalog(folders)

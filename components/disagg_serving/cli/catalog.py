@@ -1,0 +1,108 @@
+"""`disagg catalog`, `disagg rules` and `disagg explain`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..catalog import Catalog, load_catalog
+from ..errors import ToolError, did_you_mean
+from ..planning.rules import rules
+from .check import CheckFormat
+from .common import emit
+
+
+class Kind(StrEnum):
+    """Kinds of catalogue entries."""
+
+    MODELS = "models"
+    INSTANCES = "instances"
+    ENGINES = "engines"
+
+
+def catalog(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
+    catalog_dir: Annotated[
+        list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)
+    ] = None,
+) -> int:
+    """List what is known, with source and date."""
+    known = load_catalog(catalog_dir or (), Path.cwd())
+    entries = [getattr(known, kind.value)[i] for i in getattr(known, kind.value)]
+    if output_format is CheckFormat.JSON:
+        emit(json.dumps([e.model_dump(mode="json", by_alias=True, exclude_none=True) for e in entries], indent=2, ensure_ascii=False), None)
+    else:
+        emit(_table(_rows(kind, known)), None)
+    return 0
+
+
+def list_rules(output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT) -> int:
+    """List all rules with level and meaning."""
+    if output_format is CheckFormat.JSON:
+        data = [{"id": r.id, "level": str(r.level), "summary": r.summary, "reference": r.reference} for r in rules()]
+        emit(json.dumps(data, indent=2, ensure_ascii=False), None)
+    else:
+        emit(_table([["rule", "level", "what it asks for"], *([r.id, str(r.level), r.summary] for r in rules())]), None)
+    return 0
+
+
+def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the findings.")]) -> int:
+    """Explain one rule."""
+    known = {r.id: r for r in rules()}
+    if rule not in known:
+        raise ToolError(f"no rule {rule} ({did_you_mean(rule, list(known)) or '`disagg rules` lists them'})")
+    r = known[rule]
+    emit(f"{r.id} ({r.level})\n\n{r.summary}\n\nReference: {r.reference}", None)
+    return 0
+
+
+def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
+    if kind is Kind.INSTANCES:
+        rows: list[list[Any]] = [["id", "GPUs", "GiB/GPU", "EFA", "GPUDirect", "vCPU", "memory GiB", "NVMe GiB", "USD/h", "price of", "checked"]]
+        for i in (known.instances[x] for x in known.instances):
+            price, a = i.on_demand, i.allocatable
+            rows.append(
+                [
+                    i.id,
+                    f"{i.gpu.count} {i.gpu.name}",
+                    i.gpu.memory_gib_torch,
+                    f"{i.efa.count} x {i.efa.gbps_each}G",
+                    "yes" if i.gpu_direct_rdma else "no",
+                    f"{a.cpu_millis / 1000:g}",
+                    f"{a.memory_mib / 1024:.0f}",
+                    a.nvme_gib,
+                    price.usd_per_hour if price else "none listed",
+                    price.as_of if price else "",
+                    i.checked,
+                ]
+            )
+    elif kind is Kind.MODELS:
+        rows = [["id", "repository", "B total/active", "layers", "attention", "weights", "GB", "context", "checked"]]
+        for m in (known.models[x] for x in known.models):
+            attention = "MLA + indexer" if m.indexer else "MLA" if m.mla else f"GQA {m.attention_heads}/{m.kv_heads}"
+            size = f"{m.parameters_b.total:g}/{m.parameters_b.active:g}"
+            rows.append([m.id, m.repository, size, m.layers, attention, m.weight_dtype, f"{m.checkpoint_gb:g}", m.context_length, m.checked])
+    else:
+        rows = [["id", "image", "version", "NIXL", "libfabric", "stale-peer fix", "tag seen", "checked"]]
+        for e in (known.engines[x] for x in known.engines):
+            rows.append(
+                [
+                    e.id,
+                    e.image,
+                    e.version,
+                    e.nixl or "none",
+                    *(("yes" if b else "no") for b in (e.libfabric, e.stale_peer_fix, e.tag_verified)),
+                    e.checked,
+                ]
+            )
+    return [[str(cell) for cell in row] for row in rows]
+
+
+def _table(rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

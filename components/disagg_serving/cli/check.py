@@ -1,0 +1,43 @@
+"""`disagg check`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ..errors import Level, has_errors
+from ..planning.evaluation import evaluate_file
+from .common import emit, find_input, on_terminal
+from .plan import FailOn
+
+
+class CheckFormat(StrEnum):
+    """Output formats of check."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def check(
+    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
+) -> int:
+    """Check a stack or environment by the rules alone; Pulumi is not loaded."""
+    given = find_input(stack)
+    findings = evaluate_file(given.file, given.base).findings
+    if output_format is CheckFormat.JSON:
+        emit(json.dumps({"version": 1, "checks": [f.as_dict() for f in findings]}, indent=2, ensure_ascii=False, default=str), None)
+    elif on_terminal():
+        from ..preview.output.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
+
+        emit(render_findings(findings, color=True), None)
+    else:
+        lines = [f"{f.level} [{f.id}] {f.sentence()}" for f in findings]
+        errors, warnings = (sum(f.level is level for f in findings) for level in (Level.ERROR, Level.WARNING))
+        emit("\n".join([*lines, f"{errors} errors, {warnings} warnings"]), None)
+    warned = fail_on is FailOn.WARNING and any(f.level is Level.WARNING for f in findings)
+    return 2 if has_errors(findings) or warned else 0

@@ -1,0 +1,100 @@
+"""What the program says about bad input: findings, collected, sorted and printed in one form everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+
+class Level(StrEnum):
+    """How much a finding weighs: an error stops `pulumi up`, a warning is for the reviewer, info explains."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+SHOWN_LENGTH = 80
+_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result of a check.
+
+    `path` is the place in the stack file (`models[0].decode.tensorParallel`), `value` what stands there, `allowed`
+    what may stand there, `fix` the likely correction. Texts are lowercase, without a final period.
+    """
+
+    id: str
+    level: Level
+    path: str
+    message: str
+    value: Any = None
+    allowed: str = ""
+    fix: str = ""
+    reference: str = ""
+
+    def sentence(self) -> str:
+        """The finding as one line: path, value, message, allowed values and fix."""
+        head = f"{self.path}: " if self.path else ""
+        shown = "" if self.value is None else f"{show(self.value)} "
+        allowed = f" (allowed: {self.allowed})" if self.allowed else ""
+        fix = f"; {self.fix}" if self.fix else ""
+        return f"{head}{shown}{self.message}{allowed}{fix}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data with the keys of the command line's json output."""
+        return {
+            "id": self.id,
+            "level": str(self.level),
+            "path": self.path,
+            "message": self.message,
+            "value": self.value,
+            "allowed": self.allowed,
+            "fix": self.fix,
+            "reference": self.reference,
+        }
+
+    def below(self, prefix: str) -> Finding:
+        """The same finding with its path put under `prefix`."""
+        joined = prefix + ("" if self.path.startswith("[") or not self.path else ".") + self.path
+        return replace(self, path=joined)
+
+
+class SpecError(Exception):
+    """Input that cannot be used. Carries every finding of the run, not only the first."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = sort_findings(findings)
+        super().__init__("\n".join(f.sentence() for f in self.findings))
+
+
+class ToolError(Exception):
+    """The tool was called wrongly or could not do its work (exit code 1); the text is for a person."""
+
+
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings without repetition: errors first, then by path and id."""
+    unique = {(f.id, f.path, f.message): f for f in findings}
+    return sorted(unique.values(), key=lambda f: (_ORDER[f.level], f.path, f.id, f.message))
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Whether any finding stops the deployment."""
+    return any(f.level is Level.ERROR for f in findings)
+
+
+def show(value: Any) -> str:
+    """A value as a person would recognise it from the stack file, cut to a readable length."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 3] + "..."
+
+
+def did_you_mean(word: object, known: Sequence[str]) -> str:
+    """A suggestion for a misspelt word, or an empty text."""
+    close = get_close_matches(str(word), known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else ""

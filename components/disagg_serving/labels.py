@@ -1,0 +1,46 @@
+"""Every label, taint, annotation and resource key that the project writes or selects by; no other file spells one."""
+
+from __future__ import annotations
+
+# ours
+ROLE = "disagg-serving/role"
+POOL = "disagg-serving/pool"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PART_OF = "app.kubernetes.io/part-of"
+COMPONENT = "app.kubernetes.io/component"
+APP_NAME = "app.kubernetes.io/name"
+OWNER = "disagg-serving"
+
+# llm-d router: pod labels its filters read
+LLM_D_MODEL = "llm-d.ai/model"
+LLM_D_ROLE = "llm-d.ai/role"
+LLM_D_INFERENCE_SERVING = "llm-d.ai/inference-serving"
+
+# LeaderWorkerSet
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
+LWS_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+LEADER = "0"
+
+# Kubernetes
+ZONE = "topology.kubernetes.io/zone"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
+
+# Karpenter and EKS Auto Mode
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+CLUSTER_SECURITY_GROUP_TAG = "aws:eks:cluster-name"
+
+# extended resources
+GPU = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+
+# Pulumi's Kubernetes provider
+SKIP_AWAIT = "pulumi.com/skipAwait"
+WAIT_FOR = "pulumi.com/waitFor"
+TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
+
+# AWS tags
+GPU_SUBNET_TAG = "disagg-serving/gpu-nodes-of"

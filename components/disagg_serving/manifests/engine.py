@@ -1,0 +1,168 @@
+"""The vLLM container: command line, environment, probes and lifecycle."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import labels
+from ..planning.shapes import Group
+from ..planning.startup import startup_budget_seconds
+
+MASTER_PORT = 29501
+SIDE_CHANNEL_PORT = 5600
+GQA_BLOCK_SIZE = 128
+"""KV block size of grouped-query attention with prefill and decode, as llm-d and vLLM's own NIXL tests use it."""
+PRE_STOP_SECONDS = 20
+"""vLLM answers new requests with 500 while it drains, so traffic must have moved away before SIGTERM."""
+GRACE_MARGIN_SECONDS = 15
+PROBE_SECONDS = 10
+WEIGHTS_PATH = "/weights"
+SECRET_NAME, SECRET_KEY = "hf-token", "token"
+POD_INTERFACE = "eth0"
+
+_DIAL_LEADER = "import os,socket;socket.create_connection((os.environ['LWS_LEADER_ADDRESS']," + str(MASTER_PORT) + "),5).close()"
+"""`tcpSocket` probes do not expand variables, so a worker dials its leader itself; Python is in every vLLM image."""
+
+
+def build_container(group: Group, *, worker: bool) -> dict[str, Any]:
+    """The engine's container; `worker` for ranks above 0 of a group over several nodes."""
+    requests = group.engine_requests
+    devices = {labels.GPU: str(requests.gpus), **({labels.EFA: str(requests.efa)} if requests.efa else {})}
+    return {
+        "name": "vllm",
+        "image": group.served.image,
+        "command": ["vllm", "serve"],
+        "args": command_args(group, worker=worker),
+        "env": environment(group),
+        **({} if worker else {"ports": [{"name": "http", "containerPort": group.engine_port}]}),
+        "resources": {
+            "requests": {
+                "cpu": _cpu(requests.cpu_millis),
+                "memory": _memory(requests.memory_mib),
+                labels.EPHEMERAL_STORAGE: f"{requests.disk_gib}Gi",
+                **devices,
+            },
+            "limits": devices,
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            **({"capabilities": {"add": ["IPC_LOCK"]}} if requests.efa else {}),
+        },
+        **_probes(group, worker=worker),
+        "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+        "volumeMounts": [{"name": "weights", "mountPath": WEIGHTS_PATH}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+    }
+
+
+def grace_seconds(group: Group) -> int:
+    """terminationGracePeriodSeconds: the preStop sleep, the drain, and a margin."""
+    return PRE_STOP_SECONDS + group.served.spec.drain_seconds + GRACE_MARGIN_SECONDS
+
+
+def command_args(group: Group, *, worker: bool) -> list[str]:
+    """Arguments after `vllm serve`; `$(VAR)` is expanded by the kubelet, so no shell is needed."""
+    served, model, role = group.served, group.served.spec, group.spec
+    args = [
+        served.repository,
+        f"--served-model-name={model.served_model_name or model.name}",
+        f"--tensor-parallel-size={role.tensor_parallel}",
+        f"--max-model-len={served.max_model_len}",
+        f"--gpu-memory-utilization={role.gpu_memory_utilization or model.gpu_memory_utilization}",
+        f"--shutdown-timeout={model.drain_seconds}",
+        "--disable-access-log-for-endpoints=/health,/metrics,/v1/models",
+    ]
+    optional = {
+        "--pipeline-parallel-size": role.pipeline_parallel if role.pipeline_parallel > 1 else None,
+        "--revision": model.weights.revision,
+        "--dtype": model.dtype if model.dtype != "auto" else None,
+        "--kv-cache-dtype": model.kv_cache_dtype if model.kv_cache_dtype != "auto" else None,
+        "--block-size": block_size(group),
+        "--max-num-batched-tokens": role.max_num_batched_tokens,
+        "--max-num-seqs": role.max_num_seqs,
+    }
+    args += [f"{flag}={value}" for flag, value in optional.items() if value is not None]
+    if role.expert_parallel:
+        args.append("--enable-expert-parallel")
+    if model.speculative:
+        args.append("--speculative-config=" + _json(model.speculative.model_dump()))
+    if model.disaggregated:
+        args.append("--kv-transfer-config=" + _json(kv_transfer_config(group)))
+    args += [*served.facts.serve_flags, *model.extra_args]
+    if group.size > 1:
+        args += ["--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)"]
+        args.append(f"--master-port={MASTER_PORT}")
+    args.append("--headless" if worker else f"--port={group.engine_port}")
+    return args
+
+
+def block_size(group: Group) -> int | None:
+    """Tokens in a KV block, or None where the engine chooses by itself."""
+    model, facts = group.served.spec, group.served.facts
+    by_default = GQA_BLOCK_SIZE if model.disaggregated and facts.mla is None else None
+    return model.block_size or facts.block_size or by_default
+
+
+def kv_transfer_config(group: Group) -> dict[str, Any]:
+    """The NIXL connector of one role. No engine_id: replicas would share it and miss a peer's restart."""
+    return {
+        "kv_connector": "NixlConnector",
+        "kv_role": "kv_producer" if group.role == "prefill" else "kv_consumer",
+        "kv_load_failure_policy": "fail",
+        "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
+    }
+
+
+def environment(group: Group) -> list[dict[str, Any]]:
+    """Environment variables, in a fixed order; those of LWS are put before them by its webhook."""
+    served = group.served
+    plain = {
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(startup_budget_seconds(served.facts)),
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CACHE_ROOT": f"{WEIGHTS_PATH}/vllm-cache",
+        "HF_HOME": f"{WEIGHTS_PATH}/huggingface",
+        "USER": "vllm",
+        "NCCL_SOCKET_IFNAME": POD_INTERFACE,
+        "GLOO_SOCKET_IFNAME": POD_INTERFACE,
+        "NCCL_DEBUG": "WARN",
+    }
+    if group.uses_efa:
+        plain |= {"FI_PROVIDER": "efa", "NCCL_NET_PLUGIN": "ofi", "NCCL_TUNER_PLUGIN": "ofi"}
+    if served.spec.disaggregated:
+        plain["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(SIDE_CHANNEL_PORT)
+    if group.role == "prefill":
+        # longer than the sidecar keeps idle connections, which else meet a closed one
+        plain["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = "120"
+    plain |= dict(sorted(served.spec.extra_env.items()))
+    pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
+    env: list[dict[str, Any]] = [{"name": "VLLM_HOST_IP", "valueFrom": pod_ip}]
+    if served.spec.disaggregated:
+        env.append({"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip})
+    env += [{"name": name, "value": value} for name, value in plain.items()]
+    if served.spec.weights.token_key:
+        env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": SECRET_NAME, "key": SECRET_KEY}}})
+    return env
+
+
+def _probes(group: Group, *, worker: bool) -> dict[str, Any]:
+    how: dict[str, Any] = (
+        {"exec": {"command": ["python3", "-c", _DIAL_LEADER]}} if worker else {"httpGet": {"path": "/health", "port": group.engine_port}}
+    )
+    attempts = startup_budget_seconds(group.served.facts) // PROBE_SECONDS
+    return {
+        "startupProbe": {**how, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": 10, "failureThreshold": attempts},
+        "livenessProbe": {**how, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {**how, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _cpu(millis: int) -> str:
+    return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
+
+
+def _memory(mib: int) -> str:
+    return f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"

@@ -1,0 +1,45 @@
+"""The versions that the project installs, each with the source and the day it was checked. Nothing floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A version of a part that the project installs but does not contain."""
+
+    version: str
+    location: str
+    source: str
+    checked: str
+
+
+KUBERNETES = Pin("1.36", "EKS", "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html", "2026-11-29")
+"""Default cluster version: current in the EKS documentation; 1.34 leaves standard support on 2026-12-02."""
+
+LWS_CHART = Pin(
+    "0.11.1",
+    "oci://registry.k8s.io/lws/charts/lws",
+    "kubernetes-sigs/lws: site/content/en/docs/installation/_index.md",
+    "2026-11-29",
+)
+"""LeaderWorkerSet chart; needs Kubernetes 1.34 or newer."""
+
+LWS_MINIMUM_KUBERNETES = (1, 34)
+
+ROUTING_SIDECAR = Pin(
+    "v0.10.0",
+    "ghcr.io/llm-d/llm-d-router-disagg-sidecar",
+    "llm-d/llm-d-router: release v0.10.0",
+    "2026-11-29",
+)
+"""Routing sidecar of decode pods; same version as the router chart."""
+
+DEFAULT_ENGINE = "vllm-0.33.0-efa"
+"""Id in catalog/engines: the first vLLM release with an official EFA image and with the stale-peer fix."""
+
+
+def image(pin: Pin) -> str:
+    """`location:version` of a pinned image."""
+    return f"{pin.location}:{pin.version}"

@@ -1,0 +1,1 @@
+"""From spec and catalogue to shapes, placement, cost and findings; pure."""

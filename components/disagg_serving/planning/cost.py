@@ -1,0 +1,97 @@
+"""What the environment costs while it runs: dated list prices, a line a pool and a line for each fixed part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from ..catalog.entries import Instance, Price
+from ..catalog.loader import PACKAGE_DIR
+from ..yaml_io import read_yaml
+from .placement import place
+from .shapes import Layout
+
+HOURS_A_MONTH = 730
+
+
+def cost_of(layout: Layout) -> dict[str, Any]:
+    """Cost with the keys of `plan --format json`.
+
+    Lines without a known price have null amounts and say why; the totals then are what is known. `asOf` is the oldest price's day.
+    """
+    lines = [_pool_line(name, groups_instance, len(nodes), capacity) for name, groups_instance, nodes, capacity in _pools(layout)]
+    lines += _fixed_lines(layout)
+    known = [line for line in lines if line["perHour"] is not None]
+    total = sum(line["perHour"] for line in known)
+    return {
+        "currency": "USD",
+        "perHour": round(total, 4),
+        "perMonth": round(total * HOURS_A_MONTH, 2),
+        "asOf": min((line["asOf"] for line in known), default=None),
+        "complete": len(known) == len(lines),
+        "lines": lines,
+    }
+
+
+def _pools(layout: Layout) -> list[tuple[str, Instance, list[Any], str]]:
+    instances = {g.pool or "": g.instance for g in layout.groups}
+    found = []
+    for name, pool, nodes in place(layout):
+        if pool is not None:
+            found.append((name, instances[name], nodes, pool.capacity_type))
+    return found
+
+
+def _pool_line(name: str, instance: Instance, count: int, capacity: str) -> dict[str, Any]:
+    if capacity == "spot":
+        return _line(name, f"{instance.id} spot", count, None, "spot prices change by the hour and are not in the catalogue")
+    price, note = instance.on_demand, ""
+    if capacity == "reserved":
+        note = "on-demand price: what an On-Demand Capacity Reservation costs; a Capacity Block is prepaid"
+    if price is None:
+        price, note = instance.capacity_block, "no on-demand price is listed; this is a Capacity Block's"
+    if price is None:
+        return _line(name, instance.id, count, None, "no price is listed")
+    return _line(name, instance.id, count, price, note)
+
+
+def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
+    if layout.spec.existing_cluster is not None:
+        return []
+    prices: Mapping[str, Any] = read_yaml(PACKAGE_DIR / "prices.yaml")
+    lines = [_line("control plane", "EKS cluster", 1, _price(prices["controlPlane"]), "")]
+    network = layout.spec.network
+    if network.existing is None:
+        gateways = len(network.zones) if network.nat_gateways == "perZone" else 1
+        lines.append(_line("NAT gateways", "NAT gateway", gateways, _price(prices["natGateway"]), "without the charge for each GB"))
+    lines.append(
+        _line(
+            "Auto Mode fee",
+            "management of the nodes",
+            1,
+            None,
+            "its rate for GPU nodes is not known here; pages of third parties say about 12 %",
+        )
+    )
+    return lines
+
+
+def _price(data: Mapping[str, Any]) -> Price:
+    return Price(usd_per_hour=data["usdPerHour"], region=data["region"], as_of=data["asOf"])
+
+
+def _line(name: str, item: str, count: int, price: Price | None, note: str) -> dict[str, Any]:
+    hourly = price.usd_per_hour * count if price else None
+    as_of: date | None = price.as_of if price else None
+    return {
+        "name": name,
+        "item": item,
+        "quantity": count,
+        "unitPerHour": price.usd_per_hour if price else None,
+        "perHour": round(hourly, 4) if hourly is not None else None,
+        "perMonth": round(hourly * HOURS_A_MONTH, 2) if hourly is not None else None,
+        "region": price.region if price else None,
+        "asOf": as_of.isoformat() if as_of else None,
+        "note": note,
+    }

@@ -1,0 +1,95 @@
+"""The one way from raw data to a checked layout; every command and every component goes through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..catalog import Catalog, load_catalog
+from ..errors import Finding, Level, SpecError, has_errors, sort_findings
+from ..spec import EnvironmentSpec
+from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
+from ..spec.validation import try_parse
+from .layout import build_layout, resolve
+from .rules import Stage, Subject, run_stage
+from .shapes import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A spec with its findings; `layout` is None where the findings make one impossible."""
+
+    findings: list[Finding]
+    spec: EnvironmentSpec | None = None
+    layout: Layout | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be deployed."""
+        return not has_errors(self.findings)
+
+    def require_layout(self) -> Layout:
+        """The layout. Raises SpecError with all findings of level error when there are any."""
+        if self.layout is None or not self.ok:
+            raise SpecError(f for f in self.findings if f.level is Level.ERROR)
+        return self.layout
+
+
+def evaluate_file(file: StackFile, base: Path) -> Evaluation:
+    """Check a stack file or a bare environment file. `base` is the folder that its paths start from."""
+    if file.environment is None and not file.bare:
+        whole = ENVIRONMENT_KEY in file.secrets
+        message = "is encrypted as a whole, so no preview could read it" if whole else "is missing"
+        fix = "keep it plain and put secrets under keys of their own" if whole else "add it under config; `disagg schema` prints its keys"
+        return Evaluation([Finding("environment", Level.ERROR, ENVIRONMENT_KEY, message, None, "a mapping", fix)])
+    data = file.environment
+    if isinstance(data, dict) and file.stack and "name" not in data:
+        data = {"name": file.stack, **data}
+    return evaluate(data, base, region=file.region, secrets=None if file.bare else file.secrets)
+
+
+def evaluate(data: Any, base: Path, *, region: str | None = None, secrets: frozenset[str] | None = None) -> Evaluation:
+    """Check the mapping below `disagg-serving:environment`."""
+    spec, findings = try_parse(EnvironmentSpec, data)
+    if spec is None:
+        return Evaluation(sort_findings(findings))
+    return evaluate_spec(spec, base, region=region, secrets=secrets, found=findings)
+
+
+def evaluate_spec(
+    spec: EnvironmentSpec,
+    base: Path,
+    *,
+    region: str | None = None,
+    secrets: frozenset[str] | None = None,
+    found: list[Finding] | None = None,
+) -> Evaluation:
+    """Check a spec that was built in Python. `found` are findings that its form has shown already."""
+    findings = list(found or [])
+    try:
+        catalog = load_catalog(spec.catalog_dirs, base)
+    except SpecError as problem:
+        findings += problem.findings
+        catalog = Catalog()
+    served, unknown = resolve(spec, catalog, base)
+    findings += unknown
+    subject = Subject(spec, catalog, served, region, secrets)
+    findings += run_stage(subject, Stage.FORM)
+    findings = _without_guesses(findings, found or [])
+    if has_errors(findings):
+        return Evaluation(sort_findings(findings), spec)
+    layout = build_layout(spec, served)
+    findings += run_stage(subject.with_layout(layout), Stage.LAYOUT)
+    return Evaluation(sort_findings(findings), spec, layout)
+
+
+def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Finding]:
+    """Drop what rules say about places whose faulty value was left out."""
+    gone = [f.path for f in faulty if f.id != "unknown-key"]
+    return [f for f in findings if f in faulty or not any(_within(f.path, path) for path in gone)]
+
+
+def _within(path: str, place: str) -> bool:
+    parent = place.rsplit("[", 1)[0] if place.endswith("]") else place
+    return path in (place, parent) or path.startswith((f"{place}.", f"{place}["))

@@ -1,0 +1,75 @@
+"""Where the pods land: first fit on the generated pools, in the order in which Karpenter sorts pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .shapes import Group, Layout, Pool, Requests, room_of
+
+
+@dataclass(slots=True)
+class Node:
+    """A simulated node and the pods on it."""
+
+    room: Requests
+    pods: list[str] = field(default_factory=list)
+    used: Requests = field(default_factory=Requests)
+
+    @property
+    def idle_gpus(self) -> int:
+        """GPUs that no pod uses."""
+        return self.room.gpus - self.used.gpus
+
+    @property
+    def idle_efa(self) -> int:
+        """EFA devices that no pod uses."""
+        return self.room.efa - self.used.efa
+
+    def take(self, pod: str, requests: Requests) -> bool:
+        """Place a pod, if it fits."""
+        if not (self.used + requests).fits(self.room):
+            return False
+        self.pods.append(pod)
+        self.used += requests
+        return True
+
+
+def pack(groups: Sequence[Group]) -> list[Node]:
+    """Nodes of one pool with the pods of `groups` on them: largest CPU, then memory, first, each on the first node with room.
+
+    A pod that no empty node can hold is left out; rule `pod-fits-node` refuses it.
+    """
+    room = room_of(groups[0].instance)
+    ordered = sorted(groups, key=lambda g: (-g.pod_requests.cpu_millis, -g.pod_requests.memory_mib, g.name))
+    nodes: list[Node] = []
+    for group in ordered:
+        if not group.pod_requests.fits(room):
+            continue
+        for pod in (name for names in group.pods() for name in names):
+            if not any(node.take(pod, group.pod_requests) for node in nodes):
+                nodes.append(Node(room))
+                nodes[-1].take(pod, group.pod_requests)
+    return nodes
+
+
+def by_pool(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Groups by the pool they select; on nodes that we do not make, by role and selector."""
+    pools: dict[str, list[Group]] = {}
+    for group in groups:
+        pools.setdefault(pool_key(group), []).append(group)
+    return dict(sorted(pools.items()))
+
+
+def pool_key(group: Group) -> str:
+    """The pool's name, or for nodes that we do not make the selector."""
+    if group.pool:
+        return group.pool
+    selector = ",".join(f"{k}={v}" for k, v in sorted(group.node_selector.items()))
+    return f"existing nodes ({selector or 'any'})"
+
+
+def place(layout: Layout) -> list[tuple[str, Pool | None, list[Node]]]:
+    """All pools with their nodes, by name; the pool is None for nodes that we do not make."""
+    made = {pool.name: pool for pool in layout.pools}
+    return [(key, made.get(key), pack(groups)) for key, groups in by_pool(layout.groups).items()]

@@ -1,0 +1,173 @@
+"""Rules about nodes: does each pod fit one, do all groups fit what is reserved or limited, do pods and pools match."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...errors import Level
+from ..placement import by_pool, pack
+from ..shapes import Group, room_of
+from .registry import Fault, Stage, Subject, rule
+
+RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
+
+
+@rule("reservations", Level.ERROR, Stage.FORM, "AWS: capacityReservationSelectorTerms; karpenter.sh/capacity-type reserved")
+def reservations(s: Subject) -> Iterator[Fault]:
+    """Reserved capacity names its reservations and how many instances they hold; other capacity names none."""
+    for _served, _name, role, path in s.roles():
+        capacity = role.capacity
+        for i, given in enumerate(capacity.reservation_ids):
+            if not RESERVATION_ID.fullmatch(given):
+                offering = "; cb- is the offering that was bought, the reservation's own id starts with cr-" if given.startswith("cb-") else ""
+                yield Fault(f"{path}.capacity.reservationIds[{i}]", "is not a reservation's id", given, "cr- and hexadecimal digits" + offering)
+        if capacity.type == "reserved":
+            if not capacity.reservation_ids:
+                yield Fault(
+                    f"{path}.capacity.reservationIds",
+                    "is required with reserved",
+                    None,
+                    "cr-...",
+                    "add the reservations of this type and zone",
+                )
+            if capacity.nodes is None:
+                yield Fault(f"{path}.capacity.nodes", "is required with reserved", None, "the number of reserved instances", "add it")
+        elif capacity.reservation_ids:
+            yield Fault(
+                f"{path}.capacity.type",
+                "does not use reservationIds",
+                capacity.type,
+                "reserved",
+                "set type: reserved or remove reservationIds",
+            )
+
+
+@rule("open-reservations", Level.INFO, Stage.FORM, "AWS: Auto Mode and On-Demand Capacity Reservations")
+def open_reservations(s: Subject) -> Iterator[Fault]:
+    """Once one NodeClass names reservations, Auto Mode no longer uses open ones for any NodeClass of the cluster."""
+    for _served, _name, role, path in s.roles():
+        if role.capacity.reservation_ids:
+            message = "ends the use of open capacity reservations by every other NodeClass of the cluster"
+            yield Fault(f"{path}.capacity.reservationIds", message, None, "", "name the open ones where they are wanted")
+
+
+@rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, "Kubernetes: a pod is placed whole on one node")
+def pod_fits_node(s: Subject) -> Iterator[Fault]:
+    """One pod asks for no more CPU, memory, disk, GPUs and EFA devices than an empty node offers."""
+    for group in s.layout.groups if s.layout else ():
+        room, ask = room_of(group.instance), group.pod_requests
+        rows = (
+            ("cpu", "vCPU", ask.cpu_millis / 1000, room.cpu_millis / 1000),
+            ("memoryGiB", "GiB of memory", ask.memory_mib / 1024, room.memory_mib / 1024),
+            ("ephemeralStorageGiB", "GiB of local disk", ask.disk_gib, room.disk_gib),
+        )
+        for key, what, wanted, offered in rows:
+            if wanted > offered:
+                message = f"pod asks for {wanted:g} {what}, more than {group.spec.instance_type} offers"
+                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {offered:g}", "lower it or leave it out")
+        if group.shm_gib * 1024 >= group.engine_requests.memory_mib:
+            most = group.engine_requests.memory_mib // 1024 - 1
+            yield Fault(
+                f"{group.path}.shmGiB", "counts as memory and leaves none for the engine", group.shm_gib, f"at most {most}", "raise memoryGiB"
+            )
+
+
+@rule("node-packing", Level.WARNING, Stage.LAYOUT, "placement simulation over the generated pools")
+def node_packing(s: Subject) -> Iterator[Fault]:
+    """CPU, memory and disk of a pod are no larger than its share of the node, so that the node's GPUs can all be used."""
+    for group in s.layout.groups if s.layout else ():
+        room, ask = room_of(group.instance), group.pod_requests
+        by_gpu = room.gpus // max(1, ask.gpus)
+        for key, what, wanted, offered, scale in (
+            ("cpu", "vCPU", ask.cpu_millis, room.cpu_millis, 1000),
+            ("memoryGiB", "GiB of memory", ask.memory_mib, room.memory_mib, 1024),
+            ("ephemeralStorageGiB", "GiB of local disk", ask.disk_gib, room.disk_gib, 1),
+        ):
+            if wanted <= offered < wanted * by_gpu:
+                message = f"lets {offered // wanted} instead of {by_gpu} pods onto a {group.spec.instance_type}; its other GPUs stay idle"
+                extra = ask.cpu_millis - group.engine_requests.cpu_millis if key == "cpu" else ask.memory_mib - group.engine_requests.memory_mib
+                most = offered // by_gpu - (extra if key != "ephemeralStorageGiB" else 0)
+                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {most // scale} {what}", "lower it or leave it out")
+
+
+@rule("group-capacity", Level.ERROR, Stage.LAYOUT, "bench: two groups on capacity for one and a half deadlock, each holding half")
+def group_capacity(s: Subject) -> Iterator[Fault]:
+    """All groups of a pool fit the nodes that are reserved or allowed: half-placed groups hold nodes and never serve."""
+    if s.layout is None:
+        return
+    bounds = {pool.name: pool.max_nodes for pool in s.layout.pools}
+    for pool, groups in by_pool(s.layout.groups).items():
+        needed = len(pack(groups))
+        if pool not in bounds or needed <= bounds[pool]:
+            continue
+        widest = max(groups, key=lambda g: (g.size * g.spec.replicas, g.path))
+        kind = "reserved" if widest.spec.capacity.type == "reserved" else "allowed"
+        others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.spec.replicas} x {widest.size} pods"
+        fix = (
+            f"set replicas to {_most_replicas(widest, bounds[pool])}"
+            if len(groups) == 1 and _most_replicas(widest, bounds[pool])
+            else "lower replicas"
+        )
+        yield Fault(
+            f"{widest.path}.capacity.nodes", f"pool {pool} needs {needed} nodes{others} and {bounds[pool]} are {kind}",
+            widest.spec.capacity.nodes, f"at least {needed}", fix,
+        )  # fmt: skip
+
+
+@rule("shared-pool", Level.ERROR, Stage.LAYOUT, "DESIGN: one NodePool a role, instance type and capacity source")
+def shared_pool(s: Subject) -> Iterator[Fault]:
+    """Models that share a pool do not state different bounds for it."""
+    for groups in by_pool(s.layout.groups).values() if s.layout else ():
+        stated = {g.spec.capacity.nodes: g for g in groups if g.spec.capacity.nodes is not None}
+        if len(stated) > 1:
+            first, *others = sorted(stated.values(), key=lambda g: g.path)
+            for group in others:
+                message = f"differs from {first.path}.capacity.nodes, though both use pool {group.pool}"
+                yield Fault(f"{group.path}.capacity.nodes", message, group.spec.capacity.nodes, str(first.spec.capacity.nodes), "state it once")
+
+
+@rule("pods-match-pools", Level.ERROR, Stage.LAYOUT, "Kubernetes: node selectors, taints and tolerations")
+def pods_match_pools(s: Subject) -> Iterator[Fault]:
+    """Every pod's selector matches exactly one pool, it tolerates that pool's taints, and no foreign pod does."""
+    if s.layout is None or not s.layout.pools:
+        return
+    for group in s.layout.groups:
+        matching = [
+            p for p in s.layout.pools
+            if all({**p.labels, "topology.kubernetes.io/zone": p.zone}.get(k) == v for k, v in group.node_selector.items())
+            and all(any(t["key"] == taint["key"] and t.get("value") == taint["value"] for t in group.tolerations) for taint in p.taints)
+        ]  # fmt: skip
+        if [p.name for p in matching] != [group.pool]:
+            found = ", ".join(p.name for p in matching) or "none"
+            yield Fault(group.path, f"its pods match these pools: {found}", None, group.pool, "report this: the program made both")
+
+
+@rule("spot-serving", Level.WARNING, Stage.FORM, "AWS: spot is not advised for real-time serving")
+def spot_serving(s: Subject) -> Iterator[Fault]:
+    """Spot nodes vanish with two minutes' notice, often several of one zone together."""
+    for _served, _name, role, path in s.roles():
+        if role.capacity.type == "spot":
+            yield Fault(f"{path}.capacity.type", "nodes are taken back with two minutes' notice, often together", "spot", "on-demand, reserved")
+
+
+@rule("template-outage", Level.INFO, Stage.LAYOUT, "LWS: rolling update with maxSurge 0")
+def template_outage(s: Subject) -> Iterator[Fault]:
+    """With one replica and no spare nodes a change of the pods is an outage of that role while it loads again."""
+    for group in s.layout.groups if s.layout else ():
+        if group.spec.replicas == 1:
+            message = "a change of its pods interrupts serving while the model loads again"
+            yield Fault(f"{group.path}.replicas", message, 1, "2 or more", "add a replica if that is not acceptable")
+
+
+def _given(group: Group, key: str) -> object:
+    return {"cpu": group.spec.cpu, "memoryGiB": group.spec.memory_gib, "ephemeralStorageGiB": group.spec.ephemeral_storage_gib}[key]
+
+
+def _most_replicas(group: Group, nodes: int) -> int:
+    per_node = len(next(iter(pack([group])), _Nothing).pods) if group.size == 1 else 1
+    return nodes * per_node // group.size
+
+
+class _Nothing:
+    pods: tuple[str, ...] = ()

@@ -1,0 +1,166 @@
+"""Rules about the engine: image, context, flags and environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import Level
+from .registry import Fault, Stage, Subject, rule
+
+OWNED_FLAGS = frozenset(
+    {
+        "--model", "--served-model-name", "--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--enable-expert-parallel", "-ep",
+        "--max-model-len", "--gpu-memory-utilization", "--block-size", "--dtype", "--kv-cache-dtype", "--shutdown-timeout", "--kv-transfer-config",
+        "--host", "--port", "--nnodes", "-n",
+        "--node-rank", "-r", "--master-addr", "--master-port", "--headless", "--revision",
+        "--speculative-config", "--max-num-batched-tokens", "--max-num-seqs", "--disable-access-log-for-endpoints", "--data-parallel-size", "-dp", "--api-key",
+        "--distributed-executor-backend", "--kv-events-config", "--config",
+    }
+)  # fmt: skip
+"""Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
+
+SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "ACCESS_KEY")
+
+FORBIDDEN_ENV = {
+    "NCCL_ALGO": "makes the OFI tuner refuse to load",
+    "NCCL_PROTO": "makes the OFI tuner refuse to load",
+    "NCCL_MIN_NCHANNELS": "starves EFA with small messages",
+    "NCCL_TOPO_FILE": "is written by the OFI plugin where one is needed",
+    "VLLM_SERVER_DEV_MODE": "opens endpoints that reset and inspect the engine",
+    "VLLM_API_KEY": "is a secret",
+    "VLLM_PORT": "is read as the engine's internal port",
+}
+OWNED_ENV = frozenset(
+    {
+        "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_HOST_IP", "VLLM_ENGINE_READY_TIMEOUT_S", "HF_HOME", "HF_TOKEN", "USER",
+        "VLLM_NO_USAGE_STATS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "FI_PROVIDER", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX",
+    }
+)  # fmt: skip
+
+
+@rule("engine-libfabric", Level.ERROR, Stage.FORM, "vLLM and NIXL images: the LIBFABRIC plugin needs libfabric.so and hwloc in the image")
+def engine_libfabric(s: Subject) -> Iterator[Fault]:
+    """Engines whose pods talk over EFA run from an image with libfabric; without it NCCL and NIXL fall back to TCP or do not start."""
+    able = [e for e in s.catalog.engines if s.catalog.engines[e].libfabric]
+    for served in s.served:
+        sizes = [served.instances[n].gpu.count < r.tensor_parallel * r.pipeline_parallel for n, r in served.spec.roles.items()]
+        if (served.spec.disaggregated or any(sizes)) and not served.engine.libfabric:
+            yield Fault(
+                f"{served.path}.engine",
+                "has no libfabric, so nothing moves over EFA",
+                served.spec.engine,
+                ", ".join(able),
+                f"use {able[-1]}",
+            )
+
+
+@rule("engine-version", Level.ERROR, Stage.FORM, "vLLM recipes: oldest version a model")
+def engine_version(s: Subject) -> Iterator[Fault]:
+    """The engine is new enough for the model."""
+    for served in s.served:
+        oldest = served.facts.min_engine_version
+        if oldest and _tuple(served.engine.version) < _tuple(oldest):
+            yield Fault(
+                f"{served.path}.engine",
+                f"is vLLM {served.engine.version}, too old for {served.spec.model}",
+                served.spec.engine,
+                f"vLLM {oldest} or newer",
+            )
+
+
+@rule("engine-stale-peer", Level.WARNING, Stage.FORM, "vllm#49238, fixed by vllm#50047 in 0.32 and nixl#1986")
+def engine_stale_peer(s: Subject) -> Iterator[Fault]:
+    """Decode survives the restart of a prefill pod only with the stale-peer fix."""
+    able = [e for e in s.catalog.engines if s.catalog.engines[e].stale_peer_fix and s.catalog.engines[e].libfabric]
+    for served in s.served:
+        if served.spec.disaggregated and not served.engine.stale_peer_fix:
+            message = "lacks the stale-peer fix: decode can fail for an hour after a prefill pod restarts"
+            yield Fault(f"{served.path}.engine", message, served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
+
+
+@rule("image-unverified", Level.INFO, Stage.FORM, "DESIGN: images that could not be looked up here")
+def image_unverified(s: Subject) -> Iterator[Fault]:
+    """An image whose tag nobody has seen is pinned by digest before it is trusted."""
+    for served in s.served:
+        if not served.engine.tag_verified and not served.spec.image_digest:
+            fix = "look the digest up in the registry and set imageDigest"
+            yield Fault(
+                f"{served.path}.imageDigest",
+                f"unverified: the tag of {served.engine.image} was not seen in its registry",
+                None,
+                "sha256:...",
+                fix,
+            )
+
+
+@rule("max-model-len", Level.ERROR, Stage.FORM, "vLLM: refuses more than the model's context")
+def max_model_len(s: Subject) -> Iterator[Fault]:
+    """The longest sequence is within the model's context."""
+    for served in s.served:
+        asked = served.spec.max_model_len
+        if asked and asked > served.facts.context_length:
+            longest = served.facts.context_length
+            yield Fault(
+                f"{served.path}.maxModelLen",
+                f"is longer than the context of {served.spec.model}",
+                asked,
+                f"at most {longest}",
+                f"use {longest}",
+            )
+        work = served.spec.workload
+        if work and work.input_tokens + work.output_tokens > served.max_model_len:
+            total = work.input_tokens + work.output_tokens
+            allowed = f"at most {served.max_model_len} together"
+            yield Fault(
+                f"{served.path}.workload",
+                "a mean request is longer than maxModelLen",
+                total,
+                allowed,
+                f"raise maxModelLen to {total} or more",
+            )
+
+
+@rule("extra-args", Level.ERROR, Stage.FORM, "DESIGN: one source for each flag")
+def extra_args(s: Subject) -> Iterator[Fault]:
+    """Extra flags are whole (`--flag=value`), are not set by the project, and carry no secret."""
+    for i, model in enumerate(s.spec.models):
+        for j, arg in enumerate(model.extra_args):
+            path, flag = f"models[{i}].extraArgs[{j}]", arg.split("=", 1)[0]
+            if not arg.startswith("--") or any(c.isspace() for c in flag):
+                yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
+            elif flag.replace("_", "-") in OWNED_FLAGS:
+                yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
+
+
+@rule("extra-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; vLLM: security page")
+def extra_env(s: Subject) -> Iterator[Fault]:
+    """Extra variables neither break EFA nor open the engine, are not set by the project, and carry no secret."""
+    for i, model in enumerate(s.spec.models):
+        for name in model.extra_env:
+            path = f"models[{i}].extraEnv.{name}"
+            if name in FORBIDDEN_ENV:
+                yield Fault(path, FORBIDDEN_ENV[name], None, "without it", "remove it")
+            elif name in OWNED_ENV:
+                yield Fault(path, "is set by the project", None, "variables that it does not set", "remove it")
+            elif any(word in name.upper() for word in SECRET_WORDS):
+                yield Fault(
+                    path,
+                    "looks like a secret, which would stand in the pod's manifest",
+                    None,
+                    "weights.tokenKey",
+                    "name a secret key instead",
+                )
+
+
+@rule("gated-model", Level.WARNING, Stage.FORM, "Hugging Face: gated repositories")
+def gated_model(s: Subject) -> Iterator[Fault]:
+    """A gated repository is downloaded with a token."""
+    for served in s.served:
+        if served.facts.gated and not served.spec.weights.token_key:
+            fix = "run `pulumi config set --secret disagg-serving:hfToken` and set weights: {tokenKey: hfToken}"
+            yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
+
+
+def _tuple(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,169 @@
+"""Rules about network, cluster, node life, names and secrets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...errors import Level
+from ...pins import LWS_MINIMUM_KUBERNETES
+from ...spec.network import region_of
+from .registry import Fault, Stage, Subject, rule
+
+MAX_NODE_HOURS = 504
+LWS_NAME_LIMIT = 51
+WINDOWS = 3
+
+
+@rule("cluster-source", Level.ERROR, Stage.FORM, "DESIGN: a cluster is made or adopted")
+def cluster_source(s: Subject) -> Iterator[Fault]:
+    """A cluster is either made (`cluster`) or adopted (`existingCluster`), and an adopted one is found in exactly one way."""
+    existing = s.spec.existing_cluster
+    if existing is None:
+        return
+    if s.spec.cluster is not None:
+        yield Fault("existingCluster", "stands beside cluster", None, "one of cluster, existingCluster", "remove one of them")
+    ways = {"kubeconfig": existing.kubeconfig, "name": existing.name, "stackReference": existing.stack_reference}
+    given = [key for key, value in ways.items() if value]
+    if len(given) != 1:
+        yield Fault("existingCluster", "must be found in exactly one way", ", ".join(given) or None, ", ".join(ways), "give one of them")
+    if existing.context and not existing.kubeconfig:
+        yield Fault("existingCluster.context", "belongs to a kubeconfig", existing.context, "with kubeconfig", "add kubeconfig or remove context")
+    if existing.kubeconfig and existing.auto_mode:
+        for key, value in (("nodeRole", existing.node_role), ("securityGroupIds", existing.security_group_ids)):
+            if not value:
+                fix = "add it, or set autoMode: false to use nodes that exist"
+                yield Fault(f"existingCluster.{key}", "is required with kubeconfig and Auto Mode", None, "what the NodeClass names", fix)
+
+
+@rule("network-zones", Level.ERROR, Stage.FORM, "AWS: EFA does not cross zones; EKS wants subnets in two zones")
+def network_zones(s: Subject) -> Iterator[Fault]:
+    """A made network has two or more zones of one region, GPU nodes are in one of them, and the region is the stack's."""
+    network, made = s.spec.network, s.spec.network.existing is None and s.spec.existing_cluster is None
+    if made:
+        if len(network.zones) < 2:  # noqa: PLR2004
+            yield Fault("network.zones", "has too few zones", network.zones or None, "two or more zones of the region", "add a zone")
+        for zone, times in Counter(network.zones).items():
+            if times > 1:
+                yield Fault("network.zones", "stands there twice", zone, "each zone once", "remove it")
+        if network.gpu_zone and network.zones and network.gpu_zone not in network.zones:
+            yield Fault("network.gpuZone", "is not one of network.zones", network.gpu_zone, ", ".join(network.zones))
+    elif s.spec.makes_pools and not network.zone:
+        yield Fault("network.gpuZone", "is required", None, "the zone of the GPU subnets", "add it")
+    regions = {region_of(z) for z in (*network.zones, *([network.gpu_zone] if network.gpu_zone else []))}
+    if len(regions) > 1:
+        yield Fault("network.zones", "span regions", ", ".join(sorted(regions)), "zones of one region")
+    elif s.region and regions and s.region not in regions:
+        yield Fault("network.zones", f"are not in aws:region {s.region}", regions.pop(), f"zones of {s.region}", "change zones or aws:region")
+
+
+@rule("network-existing", Level.ERROR, Stage.FORM, "DESIGN: a network is made or adopted")
+def network_existing(s: Subject) -> Iterator[Fault]:
+    """An adopted network names what its cluster and GPU nodes need, and nothing that only a made one uses."""
+    network = s.spec.network
+    if network.existing is None:
+        if s.spec.existing_cluster and s.spec.makes_pools and s.spec.existing_cluster.stack_reference is None:
+            yield Fault(
+                "network.existing",
+                "is required with existingCluster",
+                None,
+                "gpuSubnetIds of the GPU nodes",
+                "add network.existing.gpuSubnetIds",
+            )
+        return
+    used = network.model_fields_set & {"cidr", "zones", "nat_gateways", "tags"}
+    for key in sorted(used):
+        name = type(network).model_fields[key].alias or key
+        yield Fault(f"network.{name}", "has no effect on an existing network", None, "without it", "remove it or network.existing")
+    if s.spec.existing_cluster is None:
+        if not network.existing.vpc_id:
+            yield Fault("network.existing.vpcId", "is required to make a cluster", None, "vpc-...", "add it")
+        if len(network.existing.subnet_ids) < 2:  # noqa: PLR2004
+            value = network.existing.subnet_ids or None
+            yield Fault("network.existing.subnetIds", "has too few subnets for the control plane", value, "two or more, in two zones", "add them")
+
+
+@rule("creator-admin", Level.ERROR, Stage.FORM, "pulumi/pulumi-eks: nodejs/eks/cluster/cluster.ts; pulumi-eks#2373")
+def creator_admin(s: Subject) -> Iterator[Fault]:
+    """Without creatorAdmin somebody else must be administrator, or nobody can reach the cluster that was just made."""
+    cluster = s.spec.cluster
+    if cluster and not cluster.creator_admin and not cluster.admin_role_arns:
+        allowed = "the ARN of the role that runs pulumi up, at least"
+        yield Fault("cluster.adminRoleArns", "is empty while creatorAdmin is false", None, allowed, "add it")
+
+
+@rule("api-endpoint", Level.ERROR, Stage.FORM, "AWS: EKS cluster endpoint access")
+def api_endpoint(s: Subject) -> Iterator[Fault]:
+    """The API server is reachable by somebody, and open to the world only knowingly."""
+    if s.spec.existing_cluster is not None:
+        return
+    endpoint = s.spec.cluster.endpoint if s.spec.cluster else None
+    if endpoint and not endpoint.public_access and not endpoint.private_access:
+        yield Fault("cluster.endpoint", "nobody can reach the API server", "publicAccess and privateAccess false", "one of them true")
+    if endpoint is None or (endpoint.public_access and "0.0.0.0/0" in endpoint.public_access_cidrs):
+        fix = "set cluster.endpoint.publicAccessCidrs to your networks"
+        yield Fault("cluster.endpoint.publicAccessCidrs", "lets the whole internet try to log in", "0.0.0.0/0", "your networks", fix, Level.WARNING)
+
+
+@rule("kubernetes-version", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: installation page of 0.11")
+def kubernetes_version(s: Subject) -> Iterator[Fault]:
+    """The LeaderWorkerSet controller and the pods' native sleep hook need Kubernetes 1.34 or newer."""
+    version = tuple(int(part) for part in s.spec.kubernetes_version.split("."))
+    if version < LWS_MINIMUM_KUBERNETES:
+        oldest = ".".join(map(str, LWS_MINIMUM_KUBERNETES))
+        where = "existingCluster" if s.spec.existing_cluster else "cluster"
+        yield Fault(f"{where}.kubernetesVersion", "is too old", s.spec.kubernetes_version, f"{oldest} or newer", f'set "{oldest}"')
+
+
+@rule("node-life", Level.ERROR, Stage.FORM, "AWS: Auto Mode ends every node after 21 days")
+def node_life(s: Subject) -> Iterator[Fault]:
+    """A node's age and its time to drain stay within the 21 days after which Auto Mode ends it by force."""
+    pools = s.spec.node_pools
+    if pools.expire_after_hours + pools.termination_grace_hours > MAX_NODE_HOURS:
+        allowed = f"at most {MAX_NODE_HOURS - pools.termination_grace_hours} with terminationGraceHours {pools.termination_grace_hours}"
+        fix = "lower one of the two"
+        yield Fault("nodePools.expireAfterHours", "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, fix)
+
+
+@rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace")
+def names_unique(s: Subject) -> Iterator[Fault]:
+    """No two models share a name or make objects of the same name."""
+    first: dict[str, int] = {}
+    for i, model in enumerate(s.spec.models):
+        names = [model.name, *(f"{model.name}-{role}" for role in model.roles if role != "server")]
+        clash = next((first[n] for n in names if n in first), None)
+        if clash is not None:
+            other = s.spec.models[clash].name
+            yield Fault(
+                f"models[{i}].name",
+                f"clashes with models[{clash}].name {other}",
+                model.name,
+                "names whose objects differ",
+                "choose another",
+            )
+        for n in names:
+            first.setdefault(n, i)
+
+
+@rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")
+def names_length(s: Subject) -> Iterator[Fault]:
+    """A LeaderWorkerSet's name leaves room for what the controllers append (`-0-1` and a revision hash)."""
+    for i, model in enumerate(s.spec.models):
+        for role_name, role in model.roles.items():
+            suffix = "" if role_name == "server" else f"-{role_name}"
+            limit = LWS_NAME_LIMIT - len(str(role.replicas - 1)) - len(suffix)
+            if len(model.name) > limit:
+                yield Fault(f"models[{i}].name", f"is too long for the pods of {role_name}", model.name, f"at most {limit} characters", "shorten it")
+
+
+@rule("secret-keys", Level.ERROR, Stage.FORM, "Pulumi: secret configuration")
+def secret_keys(s: Subject) -> Iterator[Fault]:
+    """A secret that the environment names exists in the stack file, encrypted."""
+    if s.secrets is None:
+        return
+    for i, model in enumerate(s.spec.models):
+        key = model.weights.token_key
+        if key and f"disagg-serving:{key}" not in s.secrets:
+            allowed = ", ".join(sorted(k.removeprefix("disagg-serving:") for k in s.secrets if k.startswith("disagg-serving:"))) or "none is set"
+            fix = f"run `pulumi config set --secret disagg-serving:{key}`"
+            yield Fault(f"models[{i}].weights.tokenKey", "is not a secret of this stack", key, allowed, fix, Level.WARNING)

@@ -1,0 +1,134 @@
+"""Rules about a model's roles: which there are, how they are parallel, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import Level
+from ..shapes import world_size
+from .registry import Fault, Stage, Subject, rule
+
+
+@rule("roles", Level.ERROR, Stage.FORM, "DESIGN: prefill and decode, or server")
+def roles_complete(s: Subject) -> Iterator[Fault]:
+    """A model has prefill and decode, or server alone."""
+    for i, model in enumerate(s.spec.models):
+        path, given = f"models[{i}]", set(model.roles)
+        if not given:
+            yield Fault(path, f"{model.name} has no role", None, "prefill and decode, or server", "add `server: {instanceType: p5.48xlarge}`")
+        elif "server" in given and len(given) > 1:
+            yield Fault(f"{path}.server", "stands beside prefill or decode", None, "prefill and decode, or server", "remove one mode")
+        elif len(given) == 1 and "server" not in given:
+            there = next(iter(given))
+            lacking = "decode" if there == "prefill" else "prefill"
+            yield Fault(
+                f"{path}.{lacking}",
+                f"is missing beside {there}",
+                None,
+                "prefill and decode, or server",
+                f"add {lacking}, or rename {there} to server",
+            )
+
+
+@rule("tensor-parallel", Level.ERROR, Stage.FORM, "vLLM: ParallelConfig; NCCL stays inside a node where it can")
+def tensor_parallel(s: Subject) -> Iterator[Fault]:
+    """An engine's GPUs divide the node evenly, or are whole nodes."""
+    for served, name, role, path in s.roles():
+        gpus = served.instances[name].gpu.count
+        sizes = [n for n in range(1, gpus + 1) if gpus % n == 0]
+        world = world_size(role)
+        if role.tensor_parallel <= gpus and role.tensor_parallel not in sizes:
+            yield Fault(
+                f"{path}.tensorParallel", f"does not divide the {gpus} GPUs of {role.instance_type}", role.tensor_parallel, _list(sizes),
+                f"use {max(n for n in sizes if n <= role.tensor_parallel)}",
+            )  # fmt: skip
+        elif role.tensor_parallel > gpus and role.tensor_parallel % gpus:
+            allowed = f"{_list(sizes)}, or a multiple of {gpus}"
+            yield Fault(f"{path}.tensorParallel", f"fills no whole number of {role.instance_type} nodes", role.tensor_parallel, allowed)
+        elif world <= gpus and world not in sizes:
+            yield Fault(
+                f"{path}.pipelineParallel", f"with tensorParallel {role.tensor_parallel} makes {world} GPUs, which do not divide the node's {gpus}",
+                role.pipeline_parallel, _list([n // role.tensor_parallel for n in sizes if n % role.tensor_parallel == 0]),
+            )  # fmt: skip
+        elif world > gpus and world % gpus:
+            yield Fault(
+                f"{path}.pipelineParallel", f"with tensorParallel {role.tensor_parallel} makes {world} GPUs, which fill no whole number of nodes",
+                role.pipeline_parallel, f"a number that makes a multiple of {gpus} GPUs",
+            )  # fmt: skip
+
+
+@rule("heads", Level.ERROR, Stage.FORM, "vLLM: attention heads are split over tensorParallel; vocabulary is padded to 64")
+def heads(s: Subject) -> Iterator[Fault]:
+    """Tensor parallelism divides the attention heads, the KV heads (or is divided by them) and the padded vocabulary."""
+    for served, _name, role, path in s.roles():
+        tp, facts = role.tensor_parallel, served.facts
+        vocabulary = -(-facts.vocab_size // 64) * 64
+        kv_uneven = facts.mla is None and facts.kv_heads % tp and tp % facts.kv_heads
+        for what, uneven in (
+            (f"{facts.attention_heads} attention heads", facts.attention_heads % tp),
+            (f"{facts.kv_heads} KV heads", kv_uneven),
+            (f"padded vocabulary of {vocabulary}", vocabulary % tp),
+        ):
+            if uneven:
+                allowed = _list([n for n in range(1, 65) if not facts.attention_heads % n and not vocabulary % n and n <= facts.attention_heads])
+                yield Fault(f"{path}.tensorParallel", f"does not divide the {what} of {served.spec.model}", tp, allowed)
+        if role.pipeline_parallel > facts.layers:
+            yield Fault(f"{path}.pipelineParallel", f"is more than the {facts.layers} layers", role.pipeline_parallel, f"at most {facts.layers}")
+        if role.expert_parallel and facts.moe is None:
+            yield Fault(f"{path}.expertParallel", f"has no effect: {served.spec.model} has no experts", True, "false", "remove it")
+
+
+@rule("nixl-pipeline-parallel", Level.ERROR, Stage.FORM, "vLLM 0.23 to 0.33: NixlConnector refuses pipeline parallelism (vllm#52913)")
+def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
+    """Prefill and decode have no pipeline stages: vLLM refuses them on a NIXL decoder and does not support them on a pull producer."""
+    for served, name, role, path in s.roles():
+        if name != "server" and role.pipeline_parallel > 1:
+            gpus = served.instances[name].gpu.count
+            fix = f"use server mode for pipeline parallelism, or a node type with more memory and tensorParallel {gpus}"
+            yield Fault(f"{path}.pipelineParallel", "is not possible with the nixl connector", role.pipeline_parallel, "1", fix)
+
+
+@rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, "NIXL: the LIBFABRIC plugin requires GPUDirect RDMA; AWS product table")
+def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
+    """KV moves between GPUs only on instance types with GPUDirect RDMA."""
+    able = [i for i in s.catalog.instances if s.catalog.instances[i].gpu_direct_rdma]
+    for served, name, role, path in s.roles():
+        if name != "server" and not served.instances[name].gpu_direct_rdma:
+            yield Fault(
+                f"{path}.instanceType", "has no GPUDirect RDMA, so it cannot move KV over EFA", role.instance_type, ", ".join(able),
+                "use server mode on it, or another type",
+            )  # fmt: skip
+
+
+@rule("hardware-dtype", Level.ERROR, Stage.FORM, "NVIDIA: NVFP4 needs Blackwell")
+def hardware_dtype(s: Subject) -> Iterator[Fault]:
+    """NVFP4 checkpoints run on Blackwell GPUs only."""
+    for served, name, role, path in s.roles():
+        if served.facts.weight_dtype == "nvfp4" and served.instances[name].gpu.name.startswith("h"):
+            yield Fault(f"{path}.instanceType", "cannot run nvfp4 weights", role.instance_type, "p6-b200.48xlarge, p6-b300.48xlarge")
+
+
+@rule("node-selector", Level.ERROR, Stage.FORM, "DESIGN: pods select the pools that are made for them")
+def node_selector(s: Subject) -> Iterator[Fault]:
+    """Selectors and tolerations are given by hand exactly where no NodePools are made."""
+    for served, name, role, path in s.roles():
+        if s.spec.makes_pools:
+            for key, value in (("nodeSelector", role.node_selector), ("tolerations", role.tolerations)):
+                if value:
+                    fix = "remove it, or set existingCluster.autoMode: false"
+                    yield Fault(f"{path}.{key}", "is calculated where NodePools are made", None, "without it", fix)
+        elif not role.node_selector:
+            yield Fault(
+                f"{path}.nodeSelector",
+                "is required where no NodePools are made",
+                None,
+                f"labels of {role.instance_type} nodes for {name}",
+                "add it",
+            )
+        if not s.spec.makes_pools and role.capacity.model_fields_set:
+            yield Fault(f"{path}.capacity", "has no effect where no NodePools are made", None, "without it", "remove it")
+        _ = served
+
+
+def _list(values: list[int]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,332 @@
+"""What each pod asks for and what each pool offers, computed once; the placement simulation and the manifests both read it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .. import labels
+from ..catalog import Engine, Instance, Model
+from ..spec import CapacitySpec, EnvironmentSpec, ModelSpec, NodePoolsSpec, RoleSpec
+from ..spec.serving import RoleName
+
+GIB = 2**30
+DAEMON_SHARE = 0.045
+"""Part of a node's allocatable CPU and memory that serving pods leave to DaemonSets and sidecars."""
+SCRATCH_GIB = 20
+"""Local disk besides the weights: logs, compile caches."""
+SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB = 1000, 1024
+"""Requests of the routing sidecar on decode pods; they come on top of the engine's share."""
+SMALLEST_NODE_DISK_GIB = 100
+SHM_GIB, LARGE_SHM_GIB, SMALL_POD_GPUS = 20, 64, 4
+"""Shared memory up to four GPUs and above: what llm-d uses for tensor parallelism, and the least of the samples for whole nodes."""
+
+API_PORT, BEHIND_SIDECAR_PORT = 8000, 8200
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model of the stack file with the facts that its names stand for."""
+
+    index: int
+    spec: ModelSpec
+    facts: Model
+    engine: Engine
+    instances: Mapping[RoleName, Instance]
+
+    @property
+    def path(self) -> str:
+        """Its place in the stack file."""
+        return f"models[{self.index}]"
+
+    @property
+    def repository(self) -> str:
+        """The model string of the command line, equal on both roles: NIXL hashes it."""
+        return self.spec.repository or self.facts.repository
+
+    @property
+    def max_model_len(self) -> int:
+        """Longest sequence in tokens."""
+        return self.spec.max_model_len or self.facts.context_length
+
+    @property
+    def image(self) -> str:
+        """The engine's image, with the digest where one is given."""
+        return f"{self.engine.image}@{self.spec.image_digest}" if self.spec.image_digest else self.engine.image
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Resources: millicores, MiB, GiB of local disk, devices."""
+
+    cpu_millis: int = 0
+    memory_mib: int = 0
+    disk_gib: int = 0
+    gpus: int = 0
+    efa: int = 0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def fits(self, room: Requests) -> bool:
+        """Whether all of it fits into `room`."""
+        return all(a <= b for a, b in zip(self.values(), room.values(), strict=True))
+
+    def values(self) -> tuple[int, int, int, int, int]:
+        """All quantities, in the order of the fields."""
+        return (self.cpu_millis, self.memory_mib, self.disk_gib, self.gpus, self.efa)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The pods of one role: `replicas` engines of `size` pods each, all pods alike in what they ask for."""
+
+    served: Served
+    role: RoleName
+    spec: RoleSpec
+    instance: Instance
+    name: str
+    size: int
+    engine_requests: Requests
+    pod_requests: Requests
+    shm_gib: int
+    pool: str
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, str]]
+    labels: Mapping[str, str]
+
+    @property
+    def path(self) -> str:
+        """Its place in the stack file."""
+        return f"{self.served.path}.{self.role}"
+
+    @property
+    def namespace(self) -> str:
+        """Its Kubernetes namespace."""
+        return self.served.spec.kubernetes_namespace
+
+    @property
+    def engine_port(self) -> int:
+        """Where vLLM listens: behind the sidecar on decode pods."""
+        return BEHIND_SIDECAR_PORT if self.role == "decode" else API_PORT
+
+    @property
+    def uses_efa(self) -> bool:
+        """Whether its pods talk over EFA."""
+        return self.engine_requests.efa > 0
+
+    def pods(self) -> list[tuple[str, ...]]:
+        """Pod names, one tuple a group, the leader first, as the LWS controller gives them."""
+        return [(f"{self.name}-{g}", *(f"{self.name}-{g}-{w}" for w in range(1, self.size))) for g in range(self.spec.replicas)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """One EC2 launch form: an instance type with its network cards, disk and reservations."""
+
+    name: str
+    instance: Instance
+    reservation_ids: tuple[str, ...]
+    disk_gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The nodes of one role, instance type and capacity source."""
+
+    name: str
+    role: RoleName
+    instance: Instance
+    node_class: str
+    capacity_type: str
+    reservation_ids: tuple[str, ...]
+    zone: str
+    max_nodes: int
+    path: str
+    made: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def room(self) -> Requests:
+        """What one empty node offers to pods."""
+        return room_of(self.instance)
+
+
+def room_of(instance: Instance) -> Requests:
+    """What one empty node of a type offers to pods."""
+    a = instance.allocatable
+    return Requests(a.cpu_millis, a.memory_mib, a.nvme_gib, instance.gpu.count, instance.efa.count)
+
+
+def world_size(role: RoleSpec) -> int:
+    """GPUs of one engine."""
+    return role.tensor_parallel * role.pipeline_parallel
+
+
+def group_size(role: RoleSpec, instance: Instance) -> int:
+    """Pods of one engine: 1 while it fits a node, else whole nodes."""
+    return max(1, math.ceil(world_size(role) / instance.gpu.count))
+
+
+def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None, *, pools_made: bool) -> Group:
+    """The pods of one role. The role's parallelism must divide the node's GPUs (rule `tensor-parallel` says so before)."""
+    instance = served.instances[name]
+    size = group_size(role, instance)
+    gpus = world_size(role) // size
+    needs_efa = size > 1 or name != "server"
+    engine = Requests(
+        cpu_millis=round(role.cpu * 1000) if role.cpu else _share(instance.allocatable.cpu_millis / 1000, gpus, instance) * 1000,
+        memory_mib=(role.memory_gib or _share(instance.allocatable.memory_mib / 1024, gpus, instance)) * 1024,
+        disk_gib=role.ephemeral_storage_gib or weights_disk_gib(served.facts),
+        gpus=gpus,
+        efa=instance.efa.count * gpus // instance.gpu.count if needs_efa else 0,
+    )
+    sidecar = Requests(SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB) if name == "decode" else Requests()
+    pool = pool_name(name, instance, role.capacity) if pools_made else ""
+    set_name = served.spec.name if name == "server" else f"{served.spec.name}-{name}"
+    return Group(
+        served=served,
+        role=name,
+        spec=role,
+        instance=instance,
+        name=set_name,
+        size=size,
+        engine_requests=engine,
+        pod_requests=engine + sidecar,
+        shm_gib=role.shm_gib or (SHM_GIB if gpus <= SMALL_POD_GPUS else LARGE_SHM_GIB),
+        pool=pool,
+        node_selector=_node_selector(name, role, pool, zone),
+        tolerations=_tolerations(name, role, made=pools_made),
+        labels={
+            labels.APP_NAME: "vllm",
+            labels.COMPONENT: name,
+            labels.MANAGED_BY: labels.OWNER,
+            labels.PART_OF: served.spec.name,
+            labels.LLM_D_INFERENCE_SERVING: "true",
+            labels.LLM_D_MODEL: served.spec.name,
+            labels.LLM_D_ROLE: "prefill-decode" if name == "server" else name,
+        },
+    )
+
+
+def weights_disk_gib(facts: Model) -> int:
+    """Local disk of a pod that downloads the checkpoint: 1.1 x its size and scratch."""
+    return math.ceil(1.1 * facts.checkpoint_gb * 1e9 / GIB) + SCRATCH_GIB
+
+
+def pool_name(role: RoleName, instance: Instance, capacity: CapacitySpec) -> str:
+    """Name of the NodePool that a role's pods select; it depends on nothing but role, type and capacity source."""
+    source = "" if capacity.type == "on-demand" else f"-{_source(capacity)}"
+    return f"{role}-{_dashed(instance.id)}{source}"
+
+
+def node_class_name(instance: Instance, capacity: CapacitySpec) -> str:
+    """Name of the NodeClass of an instance type and its reservations; never `default`, which Auto Mode owns."""
+    return _dashed(instance.id) + (f"-{_source(capacity)}" if capacity.reservation_ids else "")
+
+
+def role_taints(role: RoleName) -> list[dict[str, str]]:
+    """Taints of a role's nodes."""
+    return [
+        {"key": labels.ROLE, "value": role, "effect": "NoSchedule"},
+        {"key": labels.GPU, "value": "present", "effect": "NoSchedule"},
+    ]
+
+
+def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, int]) -> list[Pool]:
+    """The NodePools that the groups need, by name. `nodes_needed` is the default of their bounds."""
+    pools: dict[str, Pool] = {}
+    for group in groups:
+        capacity = group.spec.capacity
+        given = [g.spec.capacity.nodes for g in groups if g.pool == group.pool and g.spec.capacity.nodes]
+        pools.setdefault(
+            group.pool,
+            Pool(
+                name=group.pool,
+                role=group.role,
+                instance=group.instance,
+                node_class=node_class_name(group.instance, capacity),
+                capacity_type=capacity.type,
+                reservation_ids=tuple(sorted(set(capacity.reservation_ids))),
+                zone=zone,
+                max_nodes=max(given, default=nodes_needed[group.pool]),
+                path=group.path,
+                labels={labels.ROLE: group.role, labels.POOL: group.pool},
+                taints=role_taints(group.role),
+            ),
+        )
+    return [pools[name] for name in sorted(pools)]
+
+
+def build_node_classes(groups: Sequence[Group]) -> list[NodeClass]:
+    """The NodeClasses that the groups' pools need, by name."""
+    classes: dict[str, NodeClass] = {}
+    for group in groups:
+        name = node_class_name(group.instance, group.spec.capacity)
+        ids = tuple(sorted(set(group.spec.capacity.reservation_ids)))
+        disk = max(_node_disk(group), classes[name].disk_gib if name in classes else 0)
+        classes[name] = NodeClass(name, group.instance, ids, disk)
+    return [classes[name] for name in sorted(classes)]
+
+
+def _node_disk(group: Group) -> int:
+    """Disk of a node full of such pods, in steps that double: a new size drifts all nodes, so replicas must not change it.
+
+    Below the NVMe, because Auto Mode uses the instance store only while the asked size is smaller (aws: fast model loading).
+    """
+    pods = max(1, group.instance.gpu.count // max(1, group.engine_requests.gpus))
+    ask, size = pods * group.pod_requests.disk_gib, SMALLEST_NODE_DISK_GIB
+    while size < ask:
+        size *= 2
+    return min(size, group.instance.allocatable.nvme_gib - 1)
+
+
+def _share(allocatable: float, gpus: int, instance: Instance) -> int:
+    """A pod's part of a node, in whole units: the node less the DaemonSets' part, to two digits, by GPUs."""
+    usable = allocatable * (1 - DAEMON_SHARE)
+    digits = 10 ** max(0, math.floor(math.log10(usable)) - 1)
+    return int(usable // digits * digits * gpus // instance.gpu.count) or 1
+
+
+def _node_selector(name: RoleName, role: RoleSpec, pool: str, zone: str | None) -> dict[str, str]:
+    if not pool:
+        return dict(role.node_selector)
+    return {labels.ROLE: name, labels.POOL: pool, **({labels.ZONE: zone} if zone else {})}
+
+
+def _tolerations(name: RoleName, role: RoleSpec, *, made: bool) -> list[dict[str, str]]:
+    if made:
+        return [{"key": t["key"], "operator": "Equal", "value": t["value"], "effect": t["effect"]} for t in role_taints(name)]
+    return [t.model_dump(exclude_none=True) for t in role.tolerations] or [{"key": labels.GPU, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def _source(capacity: CapacitySpec) -> str:
+    ids = sorted(set(capacity.reservation_ids))
+    if capacity.type != "reserved" and not ids:
+        return capacity.type
+    if len(ids) == 1:
+        return _dashed(ids[0].lower())
+    return f"reserved-{hashlib.sha256(','.join(ids).encode()).hexdigest()[:8]}"
+
+
+def _dashed(text: str) -> str:
+    return text.replace(".", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Everything that follows from a valid environment: groups of pods, pools and node classes."""
+
+    spec: EnvironmentSpec
+    served: Sequence[Served]
+    groups: Sequence[Group]
+    pools: Sequence[Pool]
+    node_classes: Sequence[NodeClass]
+    settings: NodePoolsSpec
+
+    def groups_of(self, served: Served) -> list[Group]:
+        """The groups of one model."""
+        return [g for g in self.groups if g.served.spec.name == served.spec.name]

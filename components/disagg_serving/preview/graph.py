@@ -1,0 +1,81 @@
+"""A recorded program: its resources, how they depend on each other, and its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+COMPUTED, SECRET = "<computed>", "<secret>"
+"""What stands for values that only the deployment knows, and for secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One registration, as the engine would receive it."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str | None
+    provider: str | None
+    remote: bool
+    custom: bool
+    inputs: Mapping[str, Any]
+    depends_on: tuple[str, ...]
+    options: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data with the keys of `plan --format json`."""
+        return {
+            "urn": self.urn,
+            "type": self.type,
+            "name": self.name,
+            "parent": self.parent,
+            "provider": self.provider,
+            "remote": self.remote,
+            "inputs": dict(self.inputs),
+            "dependsOn": list(self.depends_on),
+            "options": dict(self.options),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """All resources by URN, and the stack's outputs."""
+
+    resources: Mapping[str, Resource] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+
+    def of_type(self, type_token: str) -> list[Resource]:
+        """Resources of one type, by URN."""
+        return [r for r in self.resources.values() if r.type == type_token]
+
+    def children(self, urn: str | None) -> list[Resource]:
+        """Resources directly below another."""
+        return [r for r in self.resources.values() if r.parent == urn]
+
+    def requires(self, urn: str) -> set[str]:
+        """Everything that exists before a resource is made, and outlives it on destroy.
+
+        Dependencies, providers and parents count; a dependency on a component counts for all that is in it.
+        """
+        found: set[str] = set()
+        todo = self._direct(urn)
+        while todo:
+            current = todo.pop()
+            if current in found or current not in self.resources:
+                continue
+            found.add(current)
+            todo |= self._direct(current)
+        return found
+
+    def _direct(self, urn: str) -> set[str]:
+        resource = self.resources[urn]
+        direct = {
+            *resource.depends_on,
+            *([resource.provider] if resource.provider else []),
+            *([resource.parent] if resource.parent else []),
+        }
+        inside = {c.urn for d in resource.depends_on if d in self.resources and not self.resources[d].custom for c in self.children(d)}
+        return direct | inside

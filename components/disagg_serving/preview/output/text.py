@@ -1,0 +1,135 @@
+"""Plans and findings for a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from ...errors import Finding, Level
+from ..graph import Resource
+from ..plan import Plan
+
+STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
+PLAIN_WIDTH = 120
+REMOTE_NOTE = "expanded by the engine"
+
+
+def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
+    """All plans; colours only where `color`, and no wider than the terminal."""
+    return _to_text(Group(*(part for plan in plans for part in _plan(plan))), color=color, width=width)
+
+
+def render_findings(findings: Sequence[Finding], *, color: bool, width: int | None = None) -> str:
+    """Findings and their count."""
+    return _to_text(Group(*_findings(findings)), color=color, width=width)
+
+
+def _to_text(what: Any, *, color: bool, width: int | None) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=not color, highlight=False, emoji=False)
+    console.print(what)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _plan(plan: Plan) -> list[Any]:
+    data = plan.as_dict()
+    parts: list[Any] = [Text(f"{plan.project} / {plan.stack}", style="bold"), Text("")]
+    if plan.graph.resources:
+        parts += [Text(f"Resources ({len(plan.graph.resources)})", style="bold"), _resources(plan), Text("")]
+    else:
+        parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
+    if data["placement"]:
+        parts += [Text("Placement", style="bold"), _placement(data["placement"]), Text("")]
+        parts += [Text("Cost", style="bold"), *_cost(data["cost"]), Text("")]
+    return [*parts, Text("Checks", style="bold"), *_findings(plan.findings), Text("")]
+
+
+def _resources(plan: Plan) -> Tree:
+    root = Tree(Text("pulumi:pulumi:Stack", style="dim"), guide_style="dim")
+    stack = next((r.urn for r in plan.graph.resources.values() if r.type == "pulumi:pulumi:Stack"), None)
+    _branch(root, plan, stack)
+    return root
+
+
+def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
+    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, _short(r.type), r.name))
+    leaves = [r for r in children if r.custom or r.remote]
+    for kind in sorted({_short(r.type) for r in leaves}):
+        for r in (x for x in leaves if _short(x.type) == kind):
+            tree.add(_label(r))
+    for r in (x for x in children if x not in leaves):
+        _branch(tree.add(_label(r)), plan, r.urn)
+
+
+def _label(r: Resource) -> Text:
+    text = Text.assemble((_short(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
+    notes = [word for word, on in (("protected", r.options.get("protect")), (REMOTE_NOTE, r.remote)) if on]
+    if notes:
+        text.append(f"  ({', '.join(notes)})", style="dim")
+    return text
+
+
+def _short(type_token: str) -> str:
+    package, *_, name = type_token.split(":")
+    return f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{name}"
+
+
+def _placement(pools: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("pool", "type", "node", "pods"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("idle GPU", "idle EFA"):
+        table.add_column(heading, justify="right")
+    for pool in pools:
+        for i, node in enumerate(pool["nodes"]):
+            first = (pool["pool"], pool["instanceType"]) if i == 0 else ("", "")
+            table.add_row(*first, str(i + 1), "\n".join(node["pods"]), str(node["idleGpus"]), str(node["idleEfa"]))
+    return table
+
+
+def _cost(cost: dict[str, Any]) -> list[Any]:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("part", "what"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("number", "USD/h", "USD/month"):
+        table.add_column(heading, justify="right")
+    table.add_column("price of")
+    table.add_column("note", overflow="fold")
+    for line in cost["lines"]:
+        table.add_row(
+            line["name"],
+            line["item"],
+            str(line["quantity"]),
+            _usd(line["perHour"]),
+            _usd(line["perMonth"]),
+            line["asOf"] or "",
+            line["note"],
+        )
+    table.add_section()
+    known = "" if cost["complete"] else "of the parts with a known price"
+    table.add_row("total", "", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", known, style="bold")
+    return [table]
+
+
+def _usd(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"
+
+
+def _findings(findings: Sequence[Finding]) -> list[Any]:
+    if not findings:
+        return [Text("all checks passed", style="green")]
+    parts: list[Any] = []
+    for f in findings:
+        parts.append(Text.assemble((f"{f.level:<8}", STYLES[f.level]), (f.id, "dim")))
+        parts.append(Padding(Text(f.sentence()), (0, 0, 0, 8)))
+    counts = {level: sum(f.level is level for f in findings) for level in Level}
+    total = ", ".join(f"{n} {level if n == 1 or level is Level.INFO else level + 's'}" for level, n in counts.items() if n)
+    return [*parts, Text(""), Text(total, style="bold")]

@@ -1,0 +1,107 @@
+"""The plan of a stack: what is made, whether it passes the checks, where the pods land, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import Finding, Level
+from ..planning.cost import cost_of
+from ..planning.evaluation import Evaluation, evaluate_file
+from ..planning.placement import place
+from ..planning.shapes import Layout
+from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile
+from .graph import Graph
+from .topology import topology_of
+
+VERSION = 1
+NO_COST: dict[str, Any] = {"currency": "USD", "perHour": 0, "perMonth": 0, "asOf": None, "complete": True, "lines": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a reviewer sees of one stack."""
+
+    project: str
+    stack: str
+    graph: Graph
+    findings: Sequence[Finding]
+    layout: Layout | None = None
+    capacity: Sequence[dict[str, Any]] = field(default_factory=tuple)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as data; the keys are the contract of `plan --format json`."""
+        return {
+            "version": VERSION,
+            "project": self.project,
+            "stack": self.stack,
+            "resources": [r.as_dict() for r in self.graph.resources.values()],
+            "checks": [f.as_dict() for f in self.findings],
+            "capacity": list(self.capacity),
+            "placement": placement_of(self.layout) if self.layout else [],
+            "cost": cost_of(self.layout) if self.layout else NO_COST,
+            "changes": [],
+            "topology": topology_of(self.layout) if self.layout else "",
+        }
+
+
+def placement_of(layout: Layout) -> list[dict[str, Any]]:
+    """Pools with their nodes and what stays idle on each."""
+    instances = {g.pool: g.instance.id for g in layout.groups}
+    types = {key: pool.instance.id if pool else ", ".join(sorted(set(instances.values()))) for key, pool, _ in place(layout)}
+    return [
+        {
+            "pool": key,
+            "instanceType": types[key],
+            "nodes": [{"pods": list(n.pods), "idleGpus": n.idle_gpus, "idleEfa": n.idle_efa} for n in nodes],
+        }
+        for key, _, nodes in place(layout)
+    ]
+
+
+def make_plan(project: Project, file: StackFile) -> Plan:
+    """Check a stack and record its program.
+
+    Failed checks do not stop the recording as long as the spec is whole enough for one. Raises SpecError when a program of the
+    user's own refuses its input.
+    """
+    evaluation = _evaluation(project, file)
+    if evaluation.layout is None and not evaluation.ok:
+        return Plan(project.name, file.stack, Graph(), evaluation.findings)
+    from .recorder import record  # noqa: PLC0415 (loads Pulumi, which a refused spec does not need)
+
+    config = {**_defaults(project), **file.config}
+    if file.environment is not None:
+        config[ENVIRONMENT_KEY] = file.environment
+    graph = record(project.root, project.name, file.stack, config, file.secrets)
+    return Plan(project.name, file.stack, graph, evaluation.findings, evaluation.layout)
+
+
+def _evaluation(project: Project, file: StackFile) -> Evaluation:
+    if file.environment is None and (project.root / "__main__.py").is_file() and not _is_ours(project):
+        # a program of the user's own, with components of ours: they check what they are given
+        return Evaluation([])
+    return evaluate_file(file, project.root)
+
+
+def _is_ours(project: Project) -> bool:
+    """Whether the project's program is the library's own."""
+    text = (project.root / "__main__.py").read_text(encoding="utf-8", errors="replace")
+    return "resources import deploy" in text
+
+
+def _defaults(project: Project) -> dict[str, Any]:
+    """Defaults of the project's configuration, by full key."""
+    found = {}
+    for key, declared in project.config.items():
+        value = declared.get("value", declared.get("default")) if isinstance(declared, dict) else declared
+        if value is not None:
+            found[key if ":" in str(key) else f"{project.name}:{key}"] = value
+    return found
+
+
+def fails(findings: Sequence[Finding], fail_on: Level) -> bool:
+    """Whether the findings reach the level at which a command ends with exit code 2."""
+    levels = {Level.ERROR} if fail_on is Level.ERROR else {Level.ERROR, Level.WARNING}
+    return any(f.level in levels for f in findings)

@@ -1,0 +1,33 @@
+"""Pulumi components; the only part of the package that imports Pulumi besides the recorder."""
+
+from .cluster import Cluster, ClusterArgs
+from .environment import Environment, EnvironmentArgs
+from .lws import Lws, LwsArgs
+from .node_pools import NodePools, NodePoolsArgs
+from .program import deploy
+from .serving import ModelServing, ModelServingArgs
+
+__all__ = [
+    "Cluster",
+    "ClusterArgs",
+    "Environment",
+    "EnvironmentArgs",
+    "Lws",
+    "LwsArgs",
+    "ModelServing",
+    "ModelServingArgs",
+    "Network",
+    "NetworkArgs",
+    "NodePools",
+    "NodePoolsArgs",
+    "deploy",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Network alone needs the large AWS module; a program on an existing cluster should not pay for it
+    if name in ("Network", "NetworkArgs"):
+        from . import network  # noqa: PLC0415
+
+        return getattr(network, name)
+    raise AttributeError(name)

@@ -1,0 +1,73 @@
+"""What all parts of a stack file share: frozen models, camelCase keys, unknown keys refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class RefusalError(ValueError):
+    """A value that a field validator does not take, with what it would take."""
+
+    def __init__(self, message: str, *, allowed: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.message, self.allowed, self.fix = message, allowed, fix
+
+
+class Spec(BaseModel):
+    """Base of everything a person writes: immutable, camelCase in YAML, snake_case in Python."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, validate_default=False, hide_input_in_errors=True
+    )
+
+
+def _number(value: Any) -> Any:
+    # pydantic takes true for 1; in a stack file that is a mistake
+    if isinstance(value, bool):
+        raise RefusalError("is not a number", allowed="a number")
+    return value
+
+
+def _text(value: Any) -> Any:
+    # YAML reads 1.30 as 1.3, so an unquoted version cannot be repaired here
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise RefusalError("is a number in YAML", allowed="a text", fix=f'quote it: "{value}"')
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+"""A whole number of at least 1."""
+
+Fraction = Annotated[float, BeforeValidator(_number), Field(gt=0, lt=1)]
+"""A number between 0 and 1, both excluded."""
+
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0)]
+"""A number above 0."""
+
+Text = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=4096)]
+"""A text that is not empty."""
+
+FORMS: dict[str, str] = {}
+"""What a regular expression asks for, in words: what a person reads instead of the expression."""
+
+
+def form(pattern: str, words: str) -> Any:
+    """A field constraint by regular expression that is explained in words."""
+    FORMS[pattern] = words
+    return Field(pattern=pattern)
+
+
+DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+Name = Annotated[str, BeforeValidator(_text), form(DNS_LABEL, "small letters, digits and dashes, a letter first"), Field(max_length=63)]
+"""A DNS label: small letters, digits and dashes, at most 63."""
+
+Arn = Annotated[
+    str, BeforeValidator(_text), form(r"^arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{0,12}:.+$", "an ARN, arn:aws:service:region:account:name")
+]
+"""An Amazon resource name."""
+
+Tags = dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, BeforeValidator(_text), Field(max_length=256)]]
+"""AWS tags, key to value."""

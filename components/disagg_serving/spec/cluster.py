@@ -1,0 +1,94 @@
+"""The cluster: an EKS Auto Mode cluster of our own, or one that exists."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..pins import KUBERNETES
+from .base import Arn, Spec, Tags, Text, form
+
+LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+ClusterName = Annotated[Text, form(r"^[0-9A-Za-z][A-Za-z0-9_-]*$", "letters, digits, - and _"), Field(max_length=100)]
+Minor = Annotated[Text, form(r"^1\.\d{2}$", "a minor version such as 1.36")]
+CidrText = Annotated[Text, form(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", "an IPv4 network such as 203.0.113.0/24")]
+
+
+class EndpointSpec(Spec):
+    """Who reaches the Kubernetes API server."""
+
+    public_access: bool = Field(
+        True,
+        description="Reachable from the internet (with IAM authentication). False needs a deployer inside the VPC, and pulumi-eks then does "
+        "not wait for the API. Default: true.",
+    )
+    public_access_cidrs: list[CidrText] = Field(
+        ["0.0.0.0/0"], min_length=1, description="Networks that reach the public endpoint. Default: 0.0.0.0/0, which gives a warning."
+    )
+    private_access: bool = Field(True, description="Reachable from inside the VPC; nodes use this path. Default: true.")
+
+
+class ClusterSpec(Spec):
+    """An EKS Auto Mode cluster."""
+
+    name: ClusterName | None = Field(None, description="Name of the EKS cluster. Default: the environment's name.")
+    kubernetes_version: Minor = Field(KUBERNETES.version, description=f"Kubernetes minor version, quoted. Default: {KUBERNETES.version}.")
+    admin_role_arns: list[Arn] = Field(
+        [], description="IAM roles that get cluster administration by access entries. Default: none (the creator stays administrator)."
+    )
+    creator_admin: bool = Field(
+        True,
+        description="Whether the identity that creates the cluster is its administrator. False needs it among adminRoleArns. Default: true.",
+    )
+    endpoint: EndpointSpec = Field(default_factory=EndpointSpec, description="Access to the API server. Default: public from anywhere and private.")
+    log_types: list[LogType] = Field(
+        ["api", "audit", "authenticator", "controllerManager", "scheduler"],
+        description="Control-plane logs sent to CloudWatch. Default: all five.",
+    )
+    kms_key_arn: Arn | None = Field(None, description="KMS key for Kubernetes secrets. Default: a key is made, rotated yearly.")
+    upgrade_policy: Literal["STANDARD", "EXTENDED"] = Field(
+        "STANDARD", description="STANDARD upgrades at the end of standard support, EXTENDED stays and costs more. Default: STANDARD."
+    )
+    permissions_boundary_arn: Arn | None = Field(None, description="Permissions boundary on every IAM role that is made. Default: none.")
+    partition: Literal["aws", "aws-cn", "aws-us-gov"] = Field("aws", description="AWS partition of managed policies. Default: aws.")
+    deployer_role_arn: Arn | None = Field(
+        None, description="Role that the kubeconfig assumes to reach the API server. Default: the caller's own identity."
+    )
+    deployer_profile: Text | None = Field(None, description="AWS profile that the kubeconfig uses. Default: the caller's environment.")
+    protect: bool = Field(
+        True,
+        description="Guard cluster, network and key against deletion, in Pulumi and in EKS. To destroy: set false, `pulumi up`, `pulumi destroy`. "
+        "Default: true.",
+    )
+    tags: Tags = Field({}, description="AWS tags on the cluster, its roles and key. Default: none.")
+
+
+class ExistingClusterSpec(Spec):
+    """A cluster that somebody else made and keeps; exactly one of kubeconfig, name and stackReference says where it is."""
+
+    kubeconfig: Text | None = Field(None, description="Path of a kubeconfig file; no AWS provider is used.")
+    context: Text | None = Field(None, description="Context of the kubeconfig. Default: its current context.")
+    name: ClusterName | None = Field(None, description="Name of an EKS cluster, looked up in AWS.")
+    stack_reference: Annotated[Text, form(r"^[^/\s]+(/[^/\s]+){0,2}$", "organization/project/stack")] | None = Field(
+        None, description="Another stack of this project that made the cluster, for example acme/disagg-serving/prod-cluster."
+    )
+    auto_mode: bool = Field(
+        True,
+        description="Whether it is an Auto Mode cluster. False: no NodeClass and no NodePool is made, and pods go to nodes by each role's "
+        "nodeSelector. Default: true.",
+    )
+    node_role: Text | None = Field(
+        None,
+        description="Name of the IAM role of GPU nodes; it must have an EC2 access entry with AmazonEKSAutoNodePolicy. Required with kubeconfig "
+        "and Auto Mode. Default with name: role and entry are made; with stackReference: that stack's.",
+    )
+    security_group_ids: list[Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]] = Field(
+        [],
+        description="Security groups of GPU nodes; each must allow all traffic from and to itself, or EFA fails silently. Required with kubeconfig "
+        "and Auto Mode. Default otherwise: the cluster's own group.",
+    )
+    partition: Literal["aws", "aws-cn", "aws-us-gov"] = Field("aws", description="Its AWS partition. Default: aws.")
+    kubernetes_version: Minor = Field(
+        KUBERNETES.version, description=f"Its Kubernetes minor version, quoted; the checks use it. Default: {KUBERNETES.version}."
+    )

@@ -1,0 +1,42 @@
+"""The whole environment of one stack."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from .base import Name, Spec, Text
+from .cluster import ClusterSpec, ExistingClusterSpec
+from .lws import LwsSpec
+from .network import NetworkSpec
+from .node_pools import NodePoolsSpec
+from .serving import ModelSpec
+
+
+class EnvironmentSpec(Spec):
+    """What `disagg-serving:environment` of a stack file holds."""
+
+    name: Name = Field("disagg", max_length=40, description="Prefix of AWS names. Default: the stack's name.")
+    catalog_dirs: list[Text] = Field(
+        [],
+        description="Folders with models/, instances/ and engines/ that add to the catalogue or override it, later ones first. Default: none.",
+    )
+    network: NetworkSpec = Field(default_factory=NetworkSpec, description="VPC and zones. Default: 10.0.0.0/16; zones are required when it is made.")
+    cluster: ClusterSpec | None = Field(
+        None, description="The EKS cluster to make. Default: one with default settings, unless existingCluster is given."
+    )
+    existing_cluster: ExistingClusterSpec | None = Field(None, description="Use this cluster and make none. Default: a cluster is made.")
+    node_pools: NodePoolsSpec = Field(default_factory=NodePoolsSpec, description="How GPU nodes live. Default: as documented there.")
+    lws: LwsSpec = Field(default_factory=LwsSpec, description="The LeaderWorkerSet controller. Default: installed by its chart.")
+    models: list[ModelSpec] = Field(..., min_length=1, max_length=200, description="The served models, one or more.")
+
+    @property
+    def makes_pools(self) -> bool:
+        """Whether NodeClasses and NodePools are made: always on our own cluster, on an existing one with Auto Mode."""
+        return self.existing_cluster is None or self.existing_cluster.auto_mode
+
+    @property
+    def kubernetes_version(self) -> str:
+        """Minor version of the cluster, as stated."""
+        if self.existing_cluster is not None:
+            return self.existing_cluster.kubernetes_version
+        return (self.cluster or ClusterSpec()).kubernetes_version
