@@ -91,7 +91,12 @@ def node_packing(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {most // scale} {what}", "lower it or leave it out")
 
 
-@rule("group-capacity", Level.ERROR, Stage.LAYOUT, "bench: two groups on capacity for one and a half deadlock, each holding half")
+@rule(
+    "group-capacity",
+    Level.ERROR,
+    Stage.LAYOUT,
+    "disagg-serving, seen on a real control plane: two groups on capacity for one and a half deadlock, each holding half",
+)
 def group_capacity(s: Subject) -> Iterator[Fault]:
     """All groups of a pool fit the nodes that are reserved or allowed: half-placed groups hold nodes and never serve."""
     if s.layout is None:
@@ -115,7 +120,7 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
         )  # fmt: skip
 
 
-@rule("shared-pool", Level.ERROR, Stage.LAYOUT, "DESIGN: one NodePool a role, instance type and capacity source")
+@rule("shared-pool", Level.ERROR, Stage.LAYOUT, "disagg-serving: one NodePool a role, instance type and capacity source")
 def shared_pool(s: Subject) -> Iterator[Fault]:
     """Models that share a pool do not state different bounds for it."""
     for groups in by_pool(s.layout.groups).values() if s.layout else ():

@@ -8,15 +8,13 @@ from ...errors import Level
 from .registry import Fault, Stage, Subject, rule
 
 OWNED_FLAGS = frozenset(
-    {
-        "--model", "--served-model-name", "--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--enable-expert-parallel", "-ep",
-        "--max-model-len", "--gpu-memory-utilization", "--block-size", "--dtype", "--kv-cache-dtype", "--shutdown-timeout", "--kv-transfer-config",
-        "--host", "--port", "--nnodes", "-n",
-        "--node-rank", "-r", "--master-addr", "--master-port", "--headless", "--revision",
-        "--speculative-config", "--max-num-batched-tokens", "--max-num-seqs", "--disable-access-log-for-endpoints", "--data-parallel-size", "-dp", "--api-key",
-        "--distributed-executor-backend", "--kv-events-config", "--config",
-    }
-)  # fmt: skip
+    """
+    --model --served-model-name --tensor-parallel-size -tp --pipeline-parallel-size -pp --enable-expert-parallel -ep --max-model-len
+    --gpu-memory-utilization --block-size --dtype --kv-cache-dtype --shutdown-timeout --kv-transfer-config --host --port --nnodes -n
+    --node-rank -r --master-addr --master-port --headless --revision --speculative-config --max-num-batched-tokens --max-num-seqs
+    --disable-access-log-for-endpoints --data-parallel-size -dp --api-key --distributed-executor-backend --kv-events-config --config
+    """.split()  # noqa: SIM905 (reads better than one flag a line)
+)
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "ACCESS_KEY")
@@ -79,7 +77,7 @@ def engine_stale_peer(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.engine", message, served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
 
 
-@rule("image-unverified", Level.INFO, Stage.FORM, "DESIGN: images that could not be looked up here")
+@rule("image-unverified", Level.INFO, Stage.FORM, "disagg-serving: images that could not be looked up here")
 def image_unverified(s: Subject) -> Iterator[Fault]:
     """An image whose tag nobody has seen is pinned by digest before it is trusted."""
     for served in s.served:
@@ -121,7 +119,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("extra-args", Level.ERROR, Stage.FORM, "DESIGN: one source for each flag")
+@rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag")
 def extra_args(s: Subject) -> Iterator[Fault]:
     """Extra flags are whole (`--flag=value`), are not set by the project, and carry no secret."""
     for i, model in enumerate(s.spec.models):

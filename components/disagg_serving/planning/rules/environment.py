@@ -15,7 +15,7 @@ LWS_NAME_LIMIT = 51
 WINDOWS = 3
 
 
-@rule("cluster-source", Level.ERROR, Stage.FORM, "DESIGN: a cluster is made or adopted")
+@rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted")
 def cluster_source(s: Subject) -> Iterator[Fault]:
     """A cluster is either made (`cluster`) or adopted (`existingCluster`), and an adopted one is found in exactly one way."""
     existing = s.spec.existing_cluster
@@ -57,7 +57,7 @@ def network_zones(s: Subject) -> Iterator[Fault]:
         yield Fault("network.zones", f"are not in aws:region {s.region}", regions.pop(), f"zones of {s.region}", "change zones or aws:region")
 
 
-@rule("network-existing", Level.ERROR, Stage.FORM, "DESIGN: a network is made or adopted")
+@rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted")
 def network_existing(s: Subject) -> Iterator[Fault]:
     """An adopted network names what its cluster and GPU nodes need, and nothing that only a made one uses."""
     network = s.spec.network

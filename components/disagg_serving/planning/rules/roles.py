@@ -9,7 +9,7 @@ from ..shapes import world_size
 from .registry import Fault, Stage, Subject, rule
 
 
-@rule("roles", Level.ERROR, Stage.FORM, "DESIGN: prefill and decode, or server")
+@rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server")
 def roles_complete(s: Subject) -> Iterator[Fault]:
     """A model has prefill and decode, or server alone."""
     for i, model in enumerate(s.spec.models):
@@ -108,7 +108,7 @@ def hardware_dtype(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.instanceType", "cannot run nvfp4 weights", role.instance_type, "p6-b200.48xlarge, p6-b300.48xlarge")
 
 
-@rule("node-selector", Level.ERROR, Stage.FORM, "DESIGN: pods select the pools that are made for them")
+@rule("node-selector", Level.ERROR, Stage.FORM, "disagg-serving: pods select the pools that are made for them")
 def node_selector(s: Subject) -> Iterator[Fault]:
     """Selectors and tolerations are given by hand exactly where no NodePools are made."""
     for served, name, role, path in s.roles():

@@ -1,0 +1,20 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--rewrite-golden` makes golden tests write instead of compare."""
+    parser.addoption("--rewrite-golden", action="store_true", default=False, help="rewrite the golden files")
+
+
+@pytest.fixture
+def rewrite_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are rewritten."""
+    return bool(request.config.getoption("--rewrite-golden"))
