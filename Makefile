@@ -55,7 +55,7 @@ format: $(VENV)/.dev  ## Rewrite the sources in the project's style
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, rule reference
+generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, rules page
 	@$(BIN)/python scripts/generate.py
 
 .PHONY: golden

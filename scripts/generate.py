@@ -11,6 +11,7 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from disagg_serving.planning.rules import rules
 from disagg_serving.schemas import KINDS, json_schema
 from disagg_serving.spec import EnvironmentSpec
 from pydantic import BaseModel
@@ -67,10 +68,29 @@ def _type(annotation: Any, done: dict[str, str]) -> str:
     return str(annotation.__name__)
 
 
+def rules_page() -> str:
+    """docs/rules.md: every rule, as the registry has it."""
+    lines = [
+        "# Rules",
+        "",
+        "What `disagg check`, `disagg plan` and `pulumi up` check, generated from the registry (`make generate`). An error stops the",
+        "deployment, a warning is for the reviewer, info explains.",
+        "",
+        "| rule | level | what it asks for | reference |",
+        "|---|---|---|---|",
+        *(f"| `{r.id}` | {r.level} | {_cell(r.summary)} | {_cell(r.reference)} |" for r in rules()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
     schemas = {ROOT / f"docs/schema/{kind}.schema.json": json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n" for kind in KINDS}
-    return {ARGS: args_module(), **schemas}
+    return {ARGS: args_module(), ROOT / "docs/rules.md": rules_page(), **schemas}
 
 
 def main(argv: list[str]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -21,7 +20,7 @@ SHOWN_LENGTH = 80
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finding:
     """One result of a check.
 
@@ -96,5 +95,7 @@ def show(value: Any) -> str:
 
 def did_you_mean(word: object, known: Sequence[str]) -> str:
     """A suggestion for a misspelt word, or an empty text."""
+    from difflib import get_close_matches  # noqa: PLC0415 (not needed while nothing is misspelt)
+
     close = get_close_matches(str(word), known, n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else ""

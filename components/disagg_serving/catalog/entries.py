@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from ..spec.base import Spec, Text
 
-EntryId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=80)]
-Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+){1,3}$")]
+EntryId = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=80)]
+Version = Annotated[str, Field(pattern=r"^\d+(\.\d+){1,3}$")]
 Number = Annotated[float, Field(gt=0)]
 Whole = Annotated[int, Field(ge=1)]
 WeightDtype = Literal["bf16", "fp8", "int4", "mxfp4", "nvfp4"]

@@ -30,11 +30,6 @@ _QUANTIZATION = {"fp8": "fp8", "mxfp4": "mxfp4", "compressed-tensors": "fp8", "m
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5625, "mxfp4": 0.53, "nvfp4": 0.5625}
 
 
-def is_path(model: str) -> bool:
-    """Whether `model` of a stack file names a file or folder and not a catalogue entry."""
-    return "/" in model or model.endswith(".json") or model.startswith(".")
-
-
 def read_model(path: Path, name: str, repository: str) -> Model:
     """The entry for a config.json (or the folder that holds it).
 

@@ -11,7 +11,7 @@ from ..errors import ToolError
 from ..spec.stack_file import Project, StackFile, find_project, read_environment_file
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Input:
     """A stack or file that a command was given, and the folder from which its paths start."""
 

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import typer
 
 from .. import __version__
 from ..errors import SpecError, ToolError
-from . import catalog, check, plan, render, schema
 
 CLEAN, TOOL_FAILED, CHECKS_FAILED = 0, 1, 2
 
-app = typer.Typer(
-    name="disagg",
-    help="Plan and check disaggregated LLM serving on EKS, without credentials, cluster or GPU.",
-    epilog="Exit codes: 0 clean, 1 the tool failed or was called wrongly, 2 checks failed.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("plan")(plan.plan)
-app.command("check")(check.check)
-app.command("render")(render.render)
-app.command("catalog")(catalog.catalog)
-app.command("rules")(catalog.list_rules)
-app.command("explain")(catalog.explain)
-app.command("schema")(schema.schema)
+COMMANDS = {
+    "plan": ("plan", "plan"),
+    "check": ("check", "check"),
+    "render": ("render", "render"),
+    "catalog": ("catalog", "catalog"),
+    "rules": ("catalog", "list_rules"),
+    "explain": ("catalog", "explain"),
+    "schema": ("schema", "schema"),
+}
+"""Each command's module in this folder and its function; only the one that is called gets imported."""
+
+
+def build_app(called: str | None = None) -> typer.Typer:
+    """The command line with all commands, or with the one that is called."""
+    app = typer.Typer(
+        name="disagg",
+        help="Plan and check disaggregated LLM serving on EKS, without credentials, cluster or GPU.",
+        epilog="Exit codes: 0 clean, 1 the tool failed or was called wrongly, 2 checks failed.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for name in [called] if called in COMMANDS else COMMANDS:
+        module, function = COMMANDS[name]
+        app.command(name)(getattr(import_module(f".{module}", __package__), function))
+    return app
 
 
 def _version(value: bool) -> None:
@@ -37,7 +49,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
@@ -54,8 +65,9 @@ def _show(problem: typer.TyperException) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; bad input never ends in a traceback."""
+    args = list(sys.argv[1:] if argv is None else argv)
     try:
-        result = app(args=list(argv) if argv is not None else None, standalone_mode=False)
+        result = build_app(args[0] if args else None)(args=args, standalone_mode=False)
     except SpecError as problem:
         for finding in problem.findings:
             typer.echo(f"{finding.level}: {finding.sentence()}", err=True)

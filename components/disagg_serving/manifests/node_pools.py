@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .. import labels
@@ -22,16 +21,16 @@ class NodeIdentity:
     """What a NodeClass takes from AWS: role name, subnets and security groups. Values may be Pulumi Outputs."""
 
     role: Any
-    subnet_terms: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    security_group_terms: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    subnet_terms: Any
+    security_group_terms: Any
 
 
 def build_node_class(shape: NodeClass, identity: NodeIdentity, settings: NodePoolsSpec) -> dict[str, Any]:
     """NodeClass `eks.amazonaws.com/v1` of one instance type."""
     spec: dict[str, Any] = {
         "role": identity.role,
-        "subnetSelectorTerms": [dict(t) for t in identity.subnet_terms],
-        "securityGroupSelectorTerms": [dict(t) for t in identity.security_group_terms],
+        "subnetSelectorTerms": identity.subnet_terms,
+        "securityGroupSelectorTerms": identity.security_group_terms,
         "ephemeralStorage": {"size": f"{shape.disk_gib}Gi"},
         "advancedNetworking": {"networkInterfaces": network_interfaces(shape.instance)},
     }

@@ -16,7 +16,7 @@ from .rules import Stage, Subject, run_stage
 from .shapes import Layout
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evaluation:
     """A spec with its findings; `layout` is None where the findings make one impossible."""
 

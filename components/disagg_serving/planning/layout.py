@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..catalog import Catalog, Engine, Instance, Model
-from ..catalog.hf_config import is_path, read_model
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.serving import RoleName
@@ -49,14 +49,28 @@ def build_layout(spec: EnvironmentSpec, served: list[Served]) -> Layout:
     return Layout(spec, served, groups, build_pools(groups, zone or "", needed), build_node_classes(groups), spec.node_pools)
 
 
+def merge_layouts(layouts: Sequence[Layout]) -> Layout | None:
+    """One layout of what several components of a program were given; each group and pool once, by name."""
+    if not layouts:
+        return None
+    first = layouts[0]
+    served = {s.spec.name: s for layout in layouts for s in layout.served}
+    groups = {(g.namespace, g.name): g for layout in layouts for g in layout.groups}
+    pools = {p.name: p for layout in reversed(layouts) for p in layout.pools}
+    classes = {c.name: c for layout in reversed(layouts) for c in layout.node_classes}
+    return Layout(first.spec, list(served.values()), list(groups.values()), list(pools.values()), list(classes.values()), first.settings)
+
+
 def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
     if model.model in catalog.models:
         return catalog.models[model.model]
-    if not is_path(model.model):
+    if not ("/" in model.model or model.model.endswith(".json") or model.model.startswith(".")):
         raise SpecError([catalog.models.missing(f"{path}.model", model.model)])
     if not model.repository:
         allowed = "the Hugging Face repository or the path inside the pod"
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.repository", "is required when model is a path", None, allowed, "add it")])
+    from ..catalog.hf_config import read_model  # noqa: PLC0415 (most models are catalogue entries)
+
     file = (base / model.model).resolve()
     if not file.is_relative_to(base.resolve()):
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.model", "leads out of the project", model.model, "a path inside it")])

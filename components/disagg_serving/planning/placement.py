@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .shapes import Group, Layout, Pool, Requests, room_of
 
 
-@dataclass(slots=True)
+@dataclass
 class Node:
     """A simulated node and the pods on it."""
 
@@ -46,10 +46,14 @@ def pack(groups: Sequence[Group]) -> list[Node]:
     for group in ordered:
         if not group.pod_requests.fits(room):
             continue
+        current = 0
         for pod in (name for names in group.pods() for name in names):
-            if not any(node.take(pod, group.pod_requests) for node in nodes):
+            # pods of a group are alike: a node that refused one refuses the next
+            while current < len(nodes) and not nodes[current].take(pod, group.pod_requests):
+                current += 1
+            if current == len(nodes):
                 nodes.append(Node(room))
-                nodes[-1].take(pod, group.pod_requests)
+                nodes[current].take(pod, group.pod_requests)
     return nodes
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ SHM_GIB, LARGE_SHM_GIB, SMALL_POD_GPUS = 20, 64, 4
 API_PORT, BEHIND_SIDECAR_PORT = 8000, 8200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Served:
     """A model of the stack file with the facts that its names stand for."""
 
@@ -57,7 +57,7 @@ class Served:
         return f"{self.engine.image}@{self.spec.image_digest}" if self.spec.image_digest else self.engine.image
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Requests:
     """Resources: millicores, MiB, GiB of local disk, devices."""
 
@@ -68,18 +68,26 @@ class Requests:
     efa: int = 0
 
     def __add__(self, other: Requests) -> Requests:
-        return Requests(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+        return Requests(
+            self.cpu_millis + other.cpu_millis,
+            self.memory_mib + other.memory_mib,
+            self.disk_gib + other.disk_gib,
+            self.gpus + other.gpus,
+            self.efa + other.efa,
+        )
 
     def fits(self, room: Requests) -> bool:
         """Whether all of it fits into `room`."""
-        return all(a <= b for a, b in zip(self.values(), room.values(), strict=True))
+        return (
+            self.cpu_millis <= room.cpu_millis
+            and self.memory_mib <= room.memory_mib
+            and self.disk_gib <= room.disk_gib
+            and self.gpus <= room.gpus
+            and self.efa <= room.efa
+        )
 
-    def values(self) -> tuple[int, int, int, int, int]:
-        """All quantities, in the order of the fields."""
-        return (self.cpu_millis, self.memory_mib, self.disk_gib, self.gpus, self.efa)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """The pods of one role: `replicas` engines of `size` pods each, all pods alike in what they ask for."""
 
@@ -122,7 +130,7 @@ class Group:
         return [(f"{self.name}-{g}", *(f"{self.name}-{g}-{w}" for w in range(1, self.size))) for g in range(self.spec.replicas)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeClass:
     """One EC2 launch form: an instance type with its network cards, disk and reservations."""
 
@@ -132,7 +140,7 @@ class NodeClass:
     disk_gib: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pool:
     """The nodes of one role, instance type and capacity source."""
 
@@ -309,14 +317,14 @@ def _source(capacity: CapacitySpec) -> str:
         return capacity.type
     if len(ids) == 1:
         return _dashed(ids[0].lower())
-    return f"reserved-{hashlib.sha256(','.join(ids).encode()).hexdigest()[:8]}"
+    return f"reserved-{zlib.crc32(','.join(ids).encode()):08x}"
 
 
 def _dashed(text: str) -> str:
     return text.replace(".", "-")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Everything that follows from a valid environment: groups of pods, pools and node classes."""
 

@@ -10,7 +10,7 @@ COMPUTED, SECRET = "<computed>", "<secret>"
 """What stands for values that only the deployment knows, and for secrets."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resource:
     """One registration, as the engine would receive it."""
 
@@ -40,7 +40,7 @@ class Resource:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """All resources by URN, and the stack's outputs."""
 

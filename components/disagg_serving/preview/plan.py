@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import Finding, Level
+from ..errors import Finding, Level, sort_findings
 from ..planning.cost import cost_of
-from ..planning.evaluation import Evaluation, evaluate_file
+from ..planning.evaluation import evaluate_file
+from ..planning.layout import merge_layouts
 from ..planning.placement import place
 from ..planning.shapes import Layout
 from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile
@@ -19,7 +20,7 @@ VERSION = 1
 NO_COST: dict[str, Any] = {"currency": "USD", "perHour": 0, "perMonth": 0, "asOf": None, "complete": True, "lines": []}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """All that a reviewer sees of one stack."""
 
@@ -66,29 +67,25 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     Failed checks do not stop the recording as long as the spec is whole enough for one. Raises SpecError when a program of the
     user's own refuses its input.
     """
-    evaluation = _evaluation(project, file)
-    if evaluation.layout is None and not evaluation.ok:
-        return Plan(project.name, file.stack, Graph(), evaluation.findings)
+    known = None if _no_environment(file) else evaluate_file(file, project.root)
+    if known is not None and known.layout is None:
+        return Plan(project.name, file.stack, Graph(), known.findings)
     from .recorder import record  # noqa: PLC0415 (loads Pulumi, which a refused spec does not need)
 
     config = {**_defaults(project), **file.config}
     if file.environment is not None:
         config[ENVIRONMENT_KEY] = file.environment
-    graph = record(project.root, project.name, file.stack, config, file.secrets)
-    return Plan(project.name, file.stack, graph, evaluation.findings, evaluation.layout)
+    recording = record(project.root, project.name, file.stack, config, file.secrets)
+    if known is not None:
+        return Plan(project.name, file.stack, recording.graph, known.findings, known.layout)
+    # a program of the user's own: its components know what they were given
+    findings = sort_findings(f for e in recording.evaluations for f in e.findings)
+    layout = merge_layouts([e.layout for e in recording.evaluations if e.layout is not None])
+    return Plan(project.name, file.stack, recording.graph, findings, layout)
 
 
-def _evaluation(project: Project, file: StackFile) -> Evaluation:
-    if file.environment is None and (project.root / "__main__.py").is_file() and not _is_ours(project):
-        # a program of the user's own, with components of ours: they check what they are given
-        return Evaluation([])
-    return evaluate_file(file, project.root)
-
-
-def _is_ours(project: Project) -> bool:
-    """Whether the project's program is the library's own."""
-    text = (project.root / "__main__.py").read_text(encoding="utf-8", errors="replace")
-    return "resources import deploy" in text
+def _no_environment(file: StackFile) -> bool:
+    return file.environment is None and ENVIRONMENT_KEY not in file.secrets
 
 
 def _defaults(project: Project) -> dict[str, Any]:

@@ -13,23 +13,33 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pulumi
 from google.protobuf import struct_pb2
 from pulumi.runtime import mocks, rpc, settings
 from pulumi.runtime.config import set_all_config
 from pulumi.runtime.proto import callback_pb2, resource_pb2
 from pulumi.runtime.stack import run_in_stack
 
-from ..errors import SpecError
-from ..resources.base import ChecksFailed
-from ..resources.program import report_only
+from ..errors import SpecError, ToolError
+from ..planning.evaluation import Evaluation
+from ..resources.base import ChecksFailed, watched
 from .graph import COMPUTED, SECRET, Graph, Resource
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 _SIGNATURE = rpc._special_sig_key
 _PLACEHOLDER = "secret"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a program registered, and what its components found out about their input."""
+
+    graph: Graph
+    evaluations: list[Evaluation]
 
 
 def record(  # noqa: PLR0913 (what a run of a program consists of)
@@ -40,18 +50,18 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     secrets: frozenset[str] = frozenset(),
     *,
     program: Callable[[], object] | None = None,
-) -> Graph:
+) -> Recording:
     """Record the `__main__.py` of `root`, or `program`.
 
     `config` holds plain values by full key (`aws:region`), `secrets` the keys whose values stay unknown to us. Raises SpecError when
-    the program refuses its input; other exceptions of the program pass through.
+    the program refuses its input, ToolError when it stops with a message; other exceptions of the program pass through.
     """
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     values |= dict.fromkeys(secrets, _PLACEHOLDER)
-    monitor = _Monitor()
+    monitor, evaluations = _Monitor(), list[Evaluation]()
 
     def run() -> None:
-        report_only.set(True)
+        watched.set(evaluations)
         settings.configure(
             mocks.MockSettings(  # type: ignore[no-untyped-call]
                 monitor=monitor,
@@ -74,14 +84,19 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
             contextvars.copy_context().run(run)
     except ChecksFailed as problem:
         raise SpecError(problem.findings) from None
-    return monitor.graph()
+    except pulumi.RunError as problem:
+        raise ToolError(f"the program of stack {stack} stopped: {problem}") from None
+    return Recording(monitor.graph(), evaluations)
 
 
-def _run_program(root: Path, program: Callable[[], object] | None) -> None:
+async def _run_program(root: Path, program: Callable[[], object] | None) -> None:
     if program is None:
         runpy.run_path(str(root / "__main__.py"), run_name="__main__")
     else:
         program()
+    # the SDK awaits outputs one by one, which takes quadratic time; what fails here it raises itself afterwards
+    while pending := [task for task in settings.SETTINGS.outputs if not task.done()]:
+        await asyncio.wait(pending)
 
 
 @contextmanager
@@ -139,13 +154,13 @@ class _Monitor(mocks.MockMonitor):
         return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{type_}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
-        """Record a resource; in a preview its state is its inputs, and the rest is unknown."""
+        """Record a resource; in a preview its state is its inputs, that of a remote component nothing, and the rest is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if urn in self._recorded:
             raise RuntimeError(f"two resources have the URN {urn}")
         self._recorded[urn] = _resource(urn, request)
         self.resources[urn] = mocks.MockMonitor.ResourceRegistration(urn, "", {})
-        return resource_pb2.RegisterResourceResponse(urn=urn, id="", object=request.object)
+        return resource_pb2.RegisterResourceResponse(urn=urn, id="", object=None if request.remote else request.object)
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         """Record a read, for example of another stack; what it finds is unknown."""
@@ -160,8 +175,7 @@ class _Monitor(mocks.MockMonitor):
         """A look-up has no answer offline."""
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)  # type: ignore[no-untyped-call]
-        unknown = struct_pb2.Struct(fields={"unknown": struct_pb2.Value(string_value=rpc.UNKNOWN)})
-        return resource_pb2.ResourceInvokeResponse(**{"return": unknown})  # type: ignore[arg-type]
+        return resource_pb2.ResourceInvokeResponse(unknown=True)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         """Keep the stack's outputs."""

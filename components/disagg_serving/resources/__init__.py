@@ -1,11 +1,16 @@
 """Pulumi components; the only part of the package that imports Pulumi besides the recorder."""
 
+from typing import TYPE_CHECKING
+
 from .cluster import Cluster, ClusterArgs
 from .environment import Environment, EnvironmentArgs
 from .lws import Lws, LwsArgs
 from .node_pools import NodePools, NodePoolsArgs
 from .program import deploy
 from .serving import ModelServing, ModelServingArgs
+
+if TYPE_CHECKING:
+    from .network import Network, NetworkArgs
 
 __all__ = [
     "Cluster",

@@ -1,6 +1,7 @@
 """What all components share: raw Kubernetes objects, checked input, merged options."""
 
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -56,8 +57,17 @@ def project_folder() -> Path:
     return Path.cwd()
 
 
+watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)
+"""Where the offline plan collects what components evaluate; it shows failed checks beside the resources instead of stopping."""
+
+
 def checked(evaluation: Evaluation) -> Layout:
     """The layout, after warnings have gone to Pulumi's log. Raises pulumi.RunError with every error finding."""
+    watch = watched.get()
+    if watch is not None:
+        watch.append(evaluation)
+        if evaluation.layout is not None:
+            return evaluation.layout
     for finding in evaluation.findings:
         if finding.level is Level.WARNING:
             pulumi.log.warn(finding.sentence())

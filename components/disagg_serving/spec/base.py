@@ -20,7 +20,13 @@ class Spec(BaseModel):
     """Base of everything a person writes: immutable, camelCase in YAML, snake_case in Python."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, validate_default=False, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        validate_default=False,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
 

@@ -41,7 +41,9 @@ class ClusterSpec(Spec):
         True,
         description="Whether the identity that creates the cluster is its administrator. False needs it among adminRoleArns. Default: true.",
     )
-    endpoint: EndpointSpec = Field(default_factory=EndpointSpec, description="Access to the API server. Default: public from anywhere and private.")
+    endpoint: EndpointSpec = Field(
+        default={}, validate_default=True, description="Access to the API server. Default: public from anywhere and private."
+    )
     log_types: list[LogType] = Field(
         ["api", "audit", "authenticator", "controllerManager", "scheduler"],
         description="Control-plane logs sent to CloudWatch. Default: all five.",

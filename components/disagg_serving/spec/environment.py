@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from ..pins import KUBERNETES
 from .base import Name, Spec, Text
 from .cluster import ClusterSpec, ExistingClusterSpec
 from .lws import LwsSpec
@@ -20,13 +21,15 @@ class EnvironmentSpec(Spec):
         [],
         description="Folders with models/, instances/ and engines/ that add to the catalogue or override it, later ones first. Default: none.",
     )
-    network: NetworkSpec = Field(default_factory=NetworkSpec, description="VPC and zones. Default: 10.0.0.0/16; zones are required when it is made.")
+    network: NetworkSpec = Field(
+        default={}, validate_default=True, description="VPC and zones. Default: 10.0.0.0/16; zones are required when it is made."
+    )
     cluster: ClusterSpec | None = Field(
         None, description="The EKS cluster to make. Default: one with default settings, unless existingCluster is given."
     )
     existing_cluster: ExistingClusterSpec | None = Field(None, description="Use this cluster and make none. Default: a cluster is made.")
-    node_pools: NodePoolsSpec = Field(default_factory=NodePoolsSpec, description="How GPU nodes live. Default: as documented there.")
-    lws: LwsSpec = Field(default_factory=LwsSpec, description="The LeaderWorkerSet controller. Default: installed by its chart.")
+    node_pools: NodePoolsSpec = Field(default={}, validate_default=True, description="How GPU nodes live. Default: as documented there.")
+    lws: LwsSpec = Field(default={}, validate_default=True, description="The LeaderWorkerSet controller. Default: installed by its chart.")
     models: list[ModelSpec] = Field(..., min_length=1, max_length=200, description="The served models, one or more.")
 
     @property
@@ -39,4 +42,4 @@ class EnvironmentSpec(Spec):
         """Minor version of the cluster, as stated."""
         if self.existing_cluster is not None:
             return self.existing_cluster.kubernetes_version
-        return (self.cluster or ClusterSpec()).kubernetes_version
+        return self.cluster.kubernetes_version if self.cluster else KUBERNETES.version

@@ -35,7 +35,8 @@ class NodePoolsSpec(Spec):
         description="Minutes that a node must be empty before it is removed. A group that is made again finds its nodes. Default: 60.",
     )
     maintenance_window: MaintenanceWindowSpec = Field(
-        default_factory=MaintenanceWindowSpec,
+        default={},
+        validate_default=True,
         description="When drifted nodes may be replaced. On Auto Mode only disruption budgets hold drift back: do-not-disrupt and PDBs do not. "
         "Default: Saturday 02:00 UTC for 6 hours.",
     )

@@ -52,7 +52,7 @@ class RoleSpec(Spec):
         1, description="Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."
     )
     expert_parallel: bool = Field(False, description="Give each GPU whole experts instead of a slice of each (MoE). Default: false.")
-    capacity: CapacitySpec = Field(default_factory=CapacitySpec, description="Where the nodes come from. Default: on demand.")
+    capacity: CapacitySpec = Field(default={}, validate_default=True, description="Where the nodes come from. Default: on demand.")
     gpu_memory_utilization: Fraction | None = Field(
         None, description="Share of GPU memory that vLLM may use on this role. Default: the model's gpuMemoryUtilization."
     )
@@ -135,7 +135,7 @@ class ModelSpec(Spec):
     prefill: RoleSpec | None = Field(None, description="Role that reads prompts and produces KV. Needs decode.")
     decode: RoleSpec | None = Field(None, description="Role that receives KV and writes answers. Needs prefill.")
     server: RoleSpec | None = Field(None, description="Aggregated mode: one role does both. Instead of prefill and decode.")
-    weights: WeightsSpec = Field(default_factory=WeightsSpec, description="Where the weights come from. Default: Hugging Face without a token.")
+    weights: WeightsSpec = Field(default={}, validate_default=True, description="Where the weights come from. Default: Hugging Face without a token.")
     workload: WorkloadSpec | None = Field(None, description="Expected traffic. Default: unknown.")
     drain_seconds: Annotated[Count, Field(le=3600)] = Field(
         60, description="Seconds that requests in flight may take after SIGTERM (--shutdown-timeout). Default: 60."

@@ -15,7 +15,7 @@ ENVIRONMENT_KEY = f"{NAMESPACE}:environment"
 DEFAULT_PROJECT = "disagg-serving"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StackFile:
     """One environment's file, taken apart.
 
@@ -37,7 +37,7 @@ class StackFile:
         return value if isinstance(value, str) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Project:
     """A folder with a Pulumi.yaml."""
 

@@ -40,10 +40,10 @@ OWNED_ENV = frozenset(
 @rule("engine-libfabric", Level.ERROR, Stage.FORM, "vLLM and NIXL images: the LIBFABRIC plugin needs libfabric.so and hwloc in the image")
 def engine_libfabric(s: Subject) -> Iterator[Fault]:
     """Engines whose pods talk over EFA run from an image with libfabric; without it NCCL and NIXL fall back to TCP or do not start."""
-    able = [e for e in s.catalog.engines if s.catalog.engines[e].libfabric]
     for served in s.served:
         sizes = [served.instances[n].gpu.count < r.tensor_parallel * r.pipeline_parallel for n, r in served.spec.roles.items()]
         if (served.spec.disaggregated or any(sizes)) and not served.engine.libfabric:
+            able = [e for e in s.catalog.engines if s.catalog.engines[e].libfabric]
             yield Fault(
                 f"{served.path}.engine",
                 "has no libfabric, so nothing moves over EFA",
@@ -70,9 +70,9 @@ def engine_version(s: Subject) -> Iterator[Fault]:
 @rule("engine-stale-peer", Level.WARNING, Stage.FORM, "vllm#49238, fixed by vllm#50047 in 0.32 and nixl#1986")
 def engine_stale_peer(s: Subject) -> Iterator[Fault]:
     """Decode survives the restart of a prefill pod only with the stale-peer fix."""
-    able = [e for e in s.catalog.engines if s.catalog.engines[e].stale_peer_fix and s.catalog.engines[e].libfabric]
     for served in s.served:
         if served.spec.disaggregated and not served.engine.stale_peer_fix:
+            able = [e for e in s.catalog.engines if s.catalog.engines[e].stale_peer_fix and s.catalog.engines[e].libfabric]
             message = "lacks the stale-peer fix: decode can fail for an hour after a prefill pod restarts"
             yield Fault(f"{served.path}.engine", message, served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
 

@@ -21,7 +21,7 @@ class Stage(StrEnum):
     LAYOUT = "layout"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
     """What the rules look at. `layout` is there only in the layout stage; `region` and `secrets` come from the stack file."""
 
@@ -43,7 +43,7 @@ class Subject:
         return replace(self, layout=layout)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
     """A check: `id` and `level` of its findings, what it is about, and where the fact comes from."""
 
@@ -59,7 +59,7 @@ class Rule:
         return [Finding(self.id, f.level or self.level, f.path, f.message, f.value, f.allowed, f.fix, self.reference) for f in self.check(subject)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fault:
     """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs."""
 

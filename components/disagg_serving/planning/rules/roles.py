@@ -91,9 +91,9 @@ def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
 @rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, "NIXL: the LIBFABRIC plugin requires GPUDirect RDMA; AWS product table")
 def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
     """KV moves between GPUs only on instance types with GPUDirect RDMA."""
-    able = [i for i in s.catalog.instances if s.catalog.instances[i].gpu_direct_rdma]
     for served, name, role, path in s.roles():
         if name != "server" and not served.instances[name].gpu_direct_rdma:
+            able = [i for i in s.catalog.instances if s.catalog.instances[i].gpu_direct_rdma]
             yield Fault(
                 f"{path}.instanceType", "has no GPUDirect RDMA, so it cannot move KV over EFA", role.instance_type, ", ".join(able),
                 "use server mode on it, or another type",

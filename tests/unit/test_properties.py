@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from disagg_serving import labels
+from disagg_serving.catalog import Catalog
+from disagg_serving.errors import Level
+from disagg_serving.manifests.bundle import build_all
+from disagg_serving.manifests.engine import grace_seconds
+from disagg_serving.planning import evaluation
+from disagg_serving.planning.evaluation import Evaluation
+from disagg_serving.planning.placement import place
+from disagg_serving.planning.shapes import Group, Layout, Requests, room_of
+from factories import check, environment, existing_cluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CATALOG = Catalog()
+INSTANCES = sorted(CATALOG.instances)
+BIG = [i for i in INSTANCES if CATALOG.instances[i].gpu.count > 1]
+MODELS = sorted(CATALOG.models)
+ENGINES = sorted(CATALOG.engines)
+RESERVATIONS = [f"cr-{i:017x}" for i in range(3)]
+ZONES = ["us-east-1a", "us-east-1b", "us-gov-west-1a", "ap-southeast-7c"]
+DNS_LIMIT = 63
+
+
+def mostly(good: st.SearchStrategy[Any], bad: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Good values seven times in eight, so that whole environments often pass."""
+    return st.integers(0, 7).flatmap(lambda n: bad if n == 7 else good)
+
+
+def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Any part of the fields, seldom many of them."""
+    return st.lists(st.sampled_from(sorted(fields)), max_size=3, unique=True).flatmap(
+        lambda keys: st.fixed_dictionaries({k: fields[k] for k in keys})
+    )
+
+
+names = st.one_of(
+    st.sampled_from(["m", "a", "a-0", "a-decode", "a-api", "x1", "lws-system"]),
+    st.text("ab0-", min_size=1, max_size=6).map(lambda t: f"n{t}z"),
+    st.integers(1, 55).map(lambda n: "l" * n),
+    mostly(st.just("m"), st.sampled_from(["", "M", "1a", "a_b", "-", "ä", 5, None, "n" * 70])),
+)
+capacities = st.one_of(
+    st.fixed_dictionaries({"type": st.sampled_from(["on-demand", "spot"])}, optional={"nodes": st.integers(1, 12)}),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("reserved"),
+            "reservationIds": st.lists(st.sampled_from(RESERVATIONS), min_size=1, max_size=3),
+            "nodes": st.integers(2, 40),
+        }
+    ),
+    mostly(
+        st.just({}),
+        st.sampled_from([{"type": "reserved"}, {"type": "free"}, {"reservationIds": ["cb-1"]}, {"nodes": 0}, {"type": "reserved", "nodes": 1}]),
+    ),
+)
+overrides = optional(
+    capacity=capacities,
+    expertParallel=st.booleans(),
+    cpu=mostly(st.floats(0.5, 60), st.sampled_from([0, -1, 500, True, "many", 10**9])),
+    memoryGiB=mostly(st.integers(80, 400), st.sampled_from([0, 1, 1900, 10**9, 1.5])),
+    shmGiB=mostly(st.integers(1, 64), st.sampled_from([0, 5000])),
+    ephemeralStorageGiB=mostly(st.integers(1, 3000), st.sampled_from([0, 28312, 10**6])),
+    gpuMemoryUtilization=mostly(st.floats(0.5, 0.99), st.sampled_from([0, 1, 1.5, "most"])),
+    maxNumSeqs=st.integers(1, 4096),
+    maxNumBatchedTokens=st.integers(0, 65536),
+)
+parallelism = mostly(st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([0, 3, 5, 6, 12, 24, 64, 65]))
+replicas = mostly(st.integers(1, 12), st.sampled_from([0, 40, 1000, 1001, True, "2"]))
+
+
+def roles(instances: list[str], stages: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """A role on one of these types."""
+    sized = st.fixed_dictionaries(
+        {"instanceType": mostly(st.sampled_from(instances), st.sampled_from([*INSTANCES, "p5", "p5.48xlage", 5])), "tensorParallel": parallelism},
+        optional={"pipelineParallel": stages, "replicas": replicas},
+    )
+    return st.builds(lambda a, b: {**a, **b}, sized, overrides)
+
+
+split = roles(BIG, mostly(st.just(1), st.integers(2, 4)))
+whole = roles(INSTANCES, mostly(st.sampled_from([1, 1, 2, 4]), st.integers(0, 70)))
+sides = mostly(
+    st.one_of(st.fixed_dictionaries({"prefill": split, "decode": split}), st.fixed_dictionaries({"server": whole})),
+    st.fixed_dictionaries({}, optional={"prefill": split, "decode": split, "server": whole}),
+)
+settings_of_model = optional(
+    namespace=names,
+    engine=mostly(st.sampled_from(["vllm-0.33.0-efa", "vllm-0.27.1-dlc"]), st.sampled_from([*ENGINES, "sglang"])),
+    maxModelLen=mostly(st.integers(1, 8192), st.sampled_from([0, 10**9])),
+    drainSeconds=mostly(st.integers(1, 3600), st.sampled_from([0, 3601])),
+    kvCacheDtype=st.sampled_from(["auto", "fp8", "fp4"]),
+    blockSize=st.sampled_from([16, 64, 128, 100]),
+    weights=st.sampled_from([{}, {"tokenKey": "hfToken"}, {"revision": "main"}, {"tokenKey": "1"}]),
+    extraArgs=mostly(st.lists(st.sampled_from(["--seed=1", "--enforce-eager"]), max_size=2), st.sampled_from([["-tp=2"], ["--port=1"], ["x"]])),
+    extraEnv=mostly(st.dictionaries(st.sampled_from(["A", "FOO", "_B"]), st.text("ab ", min_size=1, max_size=3)), st.just({"NCCL_ALGO": "Ring"})),
+    workload=st.fixed_dictionaries(
+        {"inputTokens": st.integers(1, 5000), "outputTokens": st.integers(1, 500), "requestsPerSecond": st.floats(0.01, 100)}
+    ),
+    speculative=st.just({"method": "mtp", "numSpeculativeTokens": 2}),
+    servedModelName=st.text("aZ/-. ä", min_size=1, max_size=8),
+    waitForReady=st.booleans(),
+    imageDigest=st.sampled_from(["sha256:" + "0" * 64, "sha256:0"]),
+)
+models = st.builds(
+    lambda name, known, side, more: {"name": name, "model": known, **side, **more},
+    names,
+    mostly(st.sampled_from(MODELS), st.sampled_from(["llama", "./config.json", "../up", 3])),
+    sides,
+    settings_of_model,
+)
+
+
+def _on(where: str, served: list[dict[str, Any]], extra: dict[str, Any], zones: list[str]) -> dict[str, Any]:
+    if where == "own":
+        return environment(*served, network={"zones": zones}, **extra)
+    if where == "existing":
+        return {**existing_cluster(*served), **extra}
+    selected = [{k: {**v, "nodeSelector": {"pool": k}} if k in {"prefill", "decode", "server"} else v for k, v in one.items()} for one in served]
+    return {**existing_cluster(*selected, autoMode=False), **extra}
+
+
+environments = st.builds(
+    _on,
+    st.sampled_from(["own", "own", "existing", "existing nodes"]),
+    st.lists(models, min_size=1, max_size=3),
+    optional(
+        name=names,
+        nodePools=st.fixed_dictionaries(
+            {}, optional={"expireAfterHours": st.integers(1, 500), "tags": st.just({"a": "b"}), "placementGroup": st.just("g")}
+        ),
+        lws=st.sampled_from([{}, {"install": "existing"}, {"namespace": "m"}, {"version": "1"}]),
+    ),
+    st.lists(st.sampled_from(ZONES[:2]), min_size=2, max_size=2, unique=True) | st.lists(st.sampled_from(ZONES), max_size=3),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_catalogue() -> Iterator[None]:
+    """The package's catalogue is read once: it does not change, and reading it is most of a check's time."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(evaluation, "load_catalog", lambda dirs, base: CATALOG if not dirs else pytest.fail(f"{dirs} below {base}"))
+    yield
+    patch.undo()
+
+
+def key_of(manifest: dict[str, Any]) -> tuple[str, str, str]:
+    """What Kubernetes tells objects apart by."""
+    return manifest["kind"], manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]
+
+
+def templates_of(manifest: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Pod templates of a LeaderWorkerSet, and whether each is of a worker beside a leader."""
+    template = manifest["spec"]["leaderWorkerTemplate"]
+    if "leaderTemplate" in template:
+        yield template["leaderTemplate"], False
+    yield template["workerTemplate"], "leaderTemplate" in template
+
+
+def assert_findings_are_whole(result: Evaluation) -> None:
+    """Every finding has a level, an id, a place (or is about the whole file) and a message in one line."""
+    for finding in result.findings:
+        assert isinstance(finding.level, Level)
+        assert isinstance(finding.path, str)
+        assert finding.id
+        assert finding.message
+        assert "\n" not in finding.sentence()
+    assert result.ok == (not any(f.level is Level.ERROR for f in result.findings))
+    assert result.ok <= (result.layout is not None)
+
+
+def assert_objects_have_names(objects: list[dict[str, Any]], layout: Layout) -> None:
+    """Objects are told apart by kind, namespace and name; names are labels, also those that LWS derives for pods."""
+    twice = [key for key, count in Counter(map(key_of, objects)).items() if count > 1]
+    assert twice == []
+    named = [name for kind, _, name in map(key_of, objects) if kind != "NodeClass"]
+    pods = [(g.namespace, pod) for g in layout.groups for engine in g.pods() for pod in engine]
+    assert [n for n in (*named, *(pod for _, pod in pods)) if not 0 < len(n) <= DNS_LIMIT] == []
+    assert len(set(pods)) == len(pods)
+    values = [v for o in objects for v in o["metadata"].get("labels", {}).values()]
+    assert [v for v in values if len(v) > DNS_LIMIT] == []
+
+
+def assert_placement_is_real(layout: Layout) -> None:
+    """Every pod is on exactly one node, no node holds more than it offers, and no pool has more nodes than its bound."""
+    placed: Counter[str] = Counter()
+    sizes: dict[str, list[Requests]] = {}
+    for group in layout.groups:
+        for pod in (pod for engine in group.pods() for pod in engine):
+            sizes.setdefault(pod, []).append(group.pod_requests)
+    for _, pool, nodes in place(layout):
+        for node in nodes:
+            placed.update(node.pods)
+            if all(len(set(sizes[pod])) == 1 for pod in node.pods):
+                assert node.used == sum((sizes[pod][0] for pod in node.pods), Requests())
+            assert node.pods
+            assert node.used.fits(node.room)
+            assert node.idle_gpus >= 0
+            assert node.idle_efa >= 0
+        if pool:
+            assert len(nodes) <= pool.max_nodes
+            assert {n.room for n in nodes} == {room_of(pool.instance)}
+    assert placed == Counter({pod: len(asked) for pod, asked in sizes.items()})
+
+
+def assert_pods_reach_their_pool(group: Group, pod: dict[str, Any], objects: list[dict[str, Any]]) -> None:
+    """The pod's selector is met by the nodes of exactly one NodePool, its own, whose taints it tolerates."""
+    pools = [o for o in objects if o["kind"] == "NodePool"]
+    if not pools:
+        assert pod["nodeSelector"] == dict(group.spec.node_selector) != {}
+        return
+    matching = []
+    for pool in pools:
+        template = pool["spec"]["template"]
+        offered = dict(template["metadata"]["labels"])
+        for requirement in template["spec"]["requirements"]:
+            assert len(requirement["values"]) == 1
+            offered[requirement["key"]] = requirement["values"][0]
+        if all(offered.get(key) == value for key, value in pod["nodeSelector"].items()):
+            matching.append(pool)
+    assert [p["metadata"]["name"] for p in matching] == [group.pool]
+    template = matching[0]["spec"]["template"]["spec"]
+    for taint in template["taints"]:
+        tolerated = [t for t in pod["tolerations"] if t["key"] == taint["key"] and t["effect"] == taint["effect"]]
+        assert [t for t in tolerated if t["operator"] == "Exists" or t["value"] == taint["value"]], taint
+    offered_types = [r["values"] for r in template["requirements"] if r["key"] == labels.INSTANCE_TYPE]
+    assert offered_types == [[group.spec.instance_type]]
+
+
+def assert_engine_is_whole(group: Group, pod: dict[str, Any], *, worker: bool) -> None:
+    """Devices are limited and requested alike, probes give the model time to load, and only workers are headless."""
+    (engine,) = [c for c in pod["containers"] if labels.GPU in c["resources"].get("limits", {})]
+    requests, limits, args = engine["resources"]["requests"], engine["resources"]["limits"], engine["args"]
+    devices = {key: value for key, value in requests.items() if key in {labels.GPU, labels.EFA}}
+    assert devices == limits
+    assert int(limits[labels.GPU]) * group.size == group.spec.tensor_parallel * group.spec.pipeline_parallel
+    assert (labels.EFA in limits) == (group.size > 1 or group.role != "server")
+    assert all(int(count) > 0 for count in limits.values())
+
+    startup = engine["startupProbe"]
+    assert startup["failureThreshold"] * startup["periodSeconds"] > 0
+    ready = next(int(e["value"]) for e in engine["env"] if e["name"] == "VLLM_ENGINE_READY_TIMEOUT_S")
+    assert startup["failureThreshold"] * startup["periodSeconds"] == ready > 0
+    drain = next(int(a.split("=")[1]) for a in args if a.startswith("--shutdown-timeout="))
+    assert pod["terminationGracePeriodSeconds"] >= engine["lifecycle"]["preStop"]["sleep"]["seconds"] + drain + 15
+    assert pod["terminationGracePeriodSeconds"] == grace_seconds(group)
+
+    assert ("--headless" in args) == worker
+    assert any(a.startswith("--port=") for a in args) == (not worker)
+    spread = [a.split("=")[0] for a in args if a.startswith(("--nnodes", "--node-rank", "--master-addr"))]
+    assert spread == (["--nnodes", "--node-rank", "--master-addr"] if group.size > 1 else [])
+    assert len({e["name"] for e in engine["env"]}) == len(engine["env"])
+    mounted = {m["name"] for m in engine["volumeMounts"]}
+    assert mounted == {v["name"] for v in pod["volumes"]}
+
+
+def assert_manifests_hold(layout: Layout) -> None:
+    """What every accepted environment promises about its objects."""
+    objects = build_all(layout)
+    assert_objects_have_names(objects, layout)
+    assert_placement_is_real(layout)
+    sets = {(o["metadata"]["namespace"], o["metadata"]["name"]): o for o in objects if o["kind"] == "LeaderWorkerSet"}
+    assert len(sets) == len(layout.groups)
+    for group in layout.groups:
+        manifest = sets[group.namespace, group.name]
+        templates = list(templates_of(manifest))
+        assert manifest["spec"]["leaderWorkerTemplate"]["size"] == group.size
+        assert len(templates) == (2 if group.size > 1 else 1)
+        for template, worker in templates:
+            assert_pods_reach_their_pool(group, template["spec"], objects)
+            assert_engine_is_whole(group, template["spec"], worker=worker)
+
+
+def test_no_environment_breaks_the_checks() -> None:
+    """Any environment is either refused with findings or gives objects that hold together, and the same ones each time.
+
+    Both halves are well covered: of the generated environments at least a tenth passes and at least a tenth is refused.
+    """
+    seen: Counter[bool] = Counter()
+    modes: Counter[str] = Counter()
+
+    @settings(max_examples=2000)
+    @given(environments)
+    def holds(data: dict[str, Any]) -> None:
+        before = json.dumps(data)
+        result = check(data)
+        assert json.dumps(data) == before
+        assert_findings_are_whole(result)
+        seen[result.ok] += 1
+        if not result.ok:
+            return
+        layout = result.require_layout()
+        modes.update("many nodes" if g.size > 1 else g.role for g in layout.groups)
+        modes.update(["made" if layout.pools else "existing nodes"])
+        assert_manifests_hold(layout)
+        again = check(data)
+        assert [f.as_dict() for f in again.findings] == [f.as_dict() for f in result.findings]
+        assert json.dumps(build_all(again.require_layout())) == json.dumps(build_all(layout))
+
+    holds()
+    assert min(seen[True], seen[False]) > sum(seen.values()) / 10, seen
+    assert min(modes[m] for m in ("prefill", "decode", "server", "many nodes", "made", "existing nodes")) > 20, modes
