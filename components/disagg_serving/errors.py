@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +18,7 @@ class Level(StrEnum):
 
 
 SHOWN_LENGTH = 80
+MAX_PLAIN_NUMBER = 10**15
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
@@ -52,7 +54,7 @@ class Finding:
             "level": str(self.level),
             "path": self.path,
             "message": self.message,
-            "value": self.value,
+            "value": self.value if self.value is None or isinstance(self.value, (str, bool)) or _printable(self.value) else show(self.value),
             "allowed": self.allowed,
             "fix": self.fix,
             "reference": self.reference,
@@ -60,7 +62,8 @@ class Finding:
 
     def below(self, prefix: str) -> Finding:
         """The same finding with its path put under `prefix`."""
-        joined = prefix + ("" if self.path.startswith("[") or not self.path else ".") + self.path
+        joint = "" if not self.path or self.path.startswith("[") or prefix.endswith(" ") else "."
+        joined = prefix + joint + self.path
         return replace(self, path=joined)
 
 
@@ -89,8 +92,16 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 
 def show(value: Any) -> str:
     """A value as a person would recognise it from the stack file, cut to a readable length."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        text = reprlib.repr(value) if isinstance(value, (list, tuple, dict)) else str(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python prints, a list that holds itself
+        return "a value too long to show"
+    text = " ".join(text.lower().split()) if isinstance(value, bool) else " ".join(text.split())
     return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 3] + "..."
+
+
+def _printable(value: Any) -> bool:
+    return isinstance(value, (int, float)) and -MAX_PLAIN_NUMBER <= value <= MAX_PLAIN_NUMBER
 
 
 def did_you_mean(word: object, known: Sequence[str]) -> str:

@@ -43,4 +43,6 @@ WAIT_FOR = "pulumi.com/waitFor"
 TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
 
 # AWS tags
+PUBLIC_LOAD_BALANCERS = "kubernetes.io/role/elb"
+INTERNAL_LOAD_BALANCERS = "kubernetes.io/role/internal-elb"
 GPU_SUBNET_TAG = "disagg-serving/gpu-nodes-of"

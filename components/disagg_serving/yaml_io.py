@@ -33,12 +33,22 @@ def read_yaml(path: Path) -> Any:
     """
     data = path.read_bytes()
     if len(data) > MAX_BYTES:
-        raise SpecError([Finding("yaml", Level.ERROR, path.name, f"is larger than {MAX_BYTES} bytes")])
+        raise SpecError([Finding("yaml", Level.ERROR, path.name, f"is larger than {MAX_BYTES} bytes", None, "a smaller file")])
     try:
         return yaml.load(data, Loader=_Loader)  # noqa: S506 (a subclass of the safe loader)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as problem:
         mark = getattr(problem, "problem_mark", None)
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        what = getattr(problem, "problem", None) or str(problem)
-        finding = Finding("yaml", Level.ERROR, f"{path.name}{place}", f"is not valid YAML: {what}".lower(), None, "", "correct the line")
+        what = " ".join(str(getattr(problem, "problem", None) or problem).split())
+        finding = Finding("yaml", Level.ERROR, f"{path.name}{place}", f"is not valid YAML: {what}", None, "", "correct the line")
         raise SpecError([finding]) from None
+
+
+def inside(base: Path, text: str) -> Path | None:
+    """`text` as a path below `base`, or None where it leads out or is no path at all."""
+    try:
+        path = (base / text).resolve()
+        path.exists()
+    except (OSError, ValueError):
+        return None
+    return path if path.is_relative_to(base.resolve()) else None

@@ -170,7 +170,7 @@ def test_check_takes_a_stack_a_stack_file_and_a_bare_file(disagg: Run, tmp_path:
         assert json.loads(disagg.out) == by_name
     assert disagg("check", str(bare(tmp_path, WRONG)), cwd=tmp_path) == 2
     assert disagg.out.splitlines()[0].startswith("error [nixl-pipeline-parallel] models[0].decode.pipelineParallel: 2 is not possible")
-    assert disagg.out.splitlines()[-1] == "1 errors, 0 warnings"
+    assert disagg.out.splitlines()[-1] == "1 error, 0 warnings"
 
 
 def test_paths_of_a_bare_file_start_beside_it(disagg: Run, tmp_path: Path) -> None:
@@ -222,6 +222,14 @@ def test_render_replaces_what_it_wrote_before(disagg: Run, tmp_path: Path) -> No
     assert not [n for n in names if "llama" in n]
     disagg("render", "glm5", "-o", str(tmp_path / "fresh"))
     assert {f.name for f in (tmp_path / "fresh").iterdir()} == names - {"README.md", "kustomization.yaml", "fresh"}
+
+
+@pytest.mark.parametrize("name", ["01-foo.yaml", "2024-notes.yaml"])
+def test_render_keeps_files_that_it_did_not_write(disagg: Run, tmp_path: Path, name: str) -> None:
+    """Only rendered objects are replaced: a person's own file stays, even if its name begins with digits like theirs."""
+    (tmp_path / name).write_text("mine", encoding="utf-8")
+    assert disagg("render", "prod", "-o", str(tmp_path)) == 0
+    assert (tmp_path / name).is_file()
 
 
 @pytest.mark.parametrize("stack", STACKS)

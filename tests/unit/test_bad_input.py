@@ -14,7 +14,6 @@ from factories import aggregated, environment, existing_cluster, model, role
 
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 2}
 GPU_NODES = {"gpuZone": "us-east-1a", "existing": {"gpuSubnetIds": ["subnet-1"]}}
-SELECTED = aggregated(server=role(nodeSelector={"pool": "gpu"}))
 LLAMA_CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "num_hidden_layers": 2,
@@ -449,6 +448,26 @@ CAPACITY_CASES = [
 ]
 
 ENVIRONMENT_CASES = [
+    Case("cluster's name too long for its role", environment(cluster={"name": "c" * 60}), "cluster.name", "c" * 60, "at most"),
+    Case(
+        "one namespace for two models",
+        environment(aggregated(name="a", namespace="x"), aggregated(name="b", namespace="x")),
+        "models[1].namespace",
+        "x",
+        says="models[0]",
+    ),
+    Case("namespace of the controller", one(name="lws-system"), "models[0].namespace", "lws-system", "a namespace of its own", "models[].namespace"),
+    Case("namespace of the system", one(namespace="kube-system"), "models[0].namespace", "kube-system", "a namespace of its own", "choose another"),
+    Case(
+        "one selector for two instance types",
+        existing_cluster(
+            aggregated(name="a", server=role(nodeSelector={"pool": "gpu"})),
+            aggregated(name="b", server=role(nodeSelector={"pool": "gpu"}, instanceType="p5.4xlarge", tensorParallel=1)),
+            autoMode=False,
+        ),
+        "models[1].server.nodeSelector",
+        says="models[0].server",
+    ),
     Case("GPU zone elsewhere", network(gpuZone="us-east-1f"), "network.gpuZone", "us-east-1f", "us-east-1a, us-east-1b", says="is not one of"),
     Case("one zone", network(zones=["us-east-1a"]), "network.zones", "['us-east-1a']", "two or more zones", "add a zone"),
     Case("no zones", environment(network=None), "network.zones", says="has too few zones", allowed="two or more zones", fix="add a zone"),
@@ -560,6 +579,7 @@ HOSTILE_CASES = [
     Case("a list that holds itself", "models: &a [*a]\n"),
     Case("a mapping that holds itself", "models: &a {b: *a}\n"),
     Case("brackets without end", "models: " + "[" * 5000 + "]" * 5000 + "\n", says="is not valid"),
+    Case("almost no CPU", decode(cpu=1e-9), f"{DECODE}.cpu", "1e-09"),
     Case("infinite CPU", decode(cpu=float("inf")), f"{DECODE}.cpu", "inf"),
     Case("CPU beyond any float", decode(cpu=1e308), f"{DECODE}.cpu", "1e+308"),
     Case("memory beyond any float", decode(memoryGiB=10**400), f"{DECODE}.memoryGiB"),

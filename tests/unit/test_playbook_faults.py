@@ -316,7 +316,9 @@ def test_both_roles_agree_on_kv(made: Layout, objects: list[dict[str, Any]]) -> 
 
 
 @pytest.mark.parametrize(
-    "served", [model(), aggregated(server=role(tensorParallel=16)), aggregated(server=role(tensorParallel=8, pipelineParallel=2))], ids=str
+    "served",
+    [model(), aggregated(server=role(tensorParallel=16)), aggregated(server=role(tensorParallel=8, pipelineParallel=2))],
+    ids=["prefill and decode", "tensor parallel", "pipeline parallel"],
 )
 def test_image_without_libfabric_is_refused(served: dict[str, Any]) -> None:
     """Fault (n), pods with EFA devices on an image that cannot use them: rule `engine-libfabric` refuses P/D and engines over several nodes."""

@@ -25,121 +25,158 @@ BIG = [i for i in INSTANCES if CATALOG.instances[i].gpu.count > 1]
 MODELS = sorted(CATALOG.models)
 ENGINES = sorted(CATALOG.engines)
 RESERVATIONS = [f"cr-{i:017x}" for i in range(3)]
-ZONES = ["us-east-1a", "us-east-1b", "us-gov-west-1a", "ap-southeast-7c"]
+ZONES = ["us-east-1a", "us-east-1b"]
+BAD_ZONES = ([], ["us-east-1a"], ["us-east-1a", "us-east-1a"], ["us-east-1a", "eu-west-1a"], ["us-gov-west-1a", "us-gov-west-1b"], ["x"], None)
+SIDES = ("prefill", "decode", "server")
 DNS_LIMIT = 63
-
-
-def mostly(good: st.SearchStrategy[Any], bad: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Good values seven times in eight, so that whole environments often pass."""
-    return st.integers(0, 7).flatmap(lambda n: bad if n == 7 else good)
+IAM_ROLE_LIMIT = 64
 
 
 def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Any part of the fields, seldom many of them."""
+    """At most three of the fields."""
     return st.lists(st.sampled_from(sorted(fields)), max_size=3, unique=True).flatmap(
         lambda keys: st.fixed_dictionaries({k: fields[k] for k in keys})
     )
 
 
-names = st.one_of(
-    st.sampled_from(["m", "a", "a-0", "a-decode", "a-api", "x1", "lws-system"]),
+def merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Mappings put together, later ones first."""
+    return st.tuples(*parts).map(lambda given: {k: v for part in given for k, v in part.items()})
+
+
+good_names = st.one_of(
+    st.sampled_from(["m", "a", "a-0", "a-decode", "a-api", "hf-token", "n", "x-1"]),
     st.text("ab0-", min_size=1, max_size=6).map(lambda t: f"n{t}z"),
-    st.integers(1, 55).map(lambda n: "l" * n),
-    mostly(st.just("m"), st.sampled_from(["", "M", "1a", "a_b", "-", "ä", 5, None, "n" * 70])),
+    st.integers(30, 50).map(lambda n: "l" * n),
 )
-capacities = st.one_of(
-    st.fixed_dictionaries({"type": st.sampled_from(["on-demand", "spot"])}, optional={"nodes": st.integers(1, 12)}),
-    st.fixed_dictionaries(
-        {
-            "type": st.just("reserved"),
-            "reservationIds": st.lists(st.sampled_from(RESERVATIONS), min_size=1, max_size=3),
-            "nodes": st.integers(2, 40),
-        }
-    ),
-    mostly(
-        st.just({}),
-        st.sampled_from([{"type": "reserved"}, {"type": "free"}, {"reservationIds": ["cb-1"]}, {"nodes": 0}, {"type": "reserved", "nodes": 1}]),
-    ),
-)
-overrides = optional(
-    capacity=capacities,
-    expertParallel=st.booleans(),
-    cpu=mostly(st.floats(0.5, 60), st.sampled_from([0, -1, 500, True, "many", 10**9])),
-    memoryGiB=mostly(st.integers(80, 400), st.sampled_from([0, 1, 1900, 10**9, 1.5])),
-    shmGiB=mostly(st.integers(1, 64), st.sampled_from([0, 5000])),
-    ephemeralStorageGiB=mostly(st.integers(1, 3000), st.sampled_from([0, 28312, 10**6])),
-    gpuMemoryUtilization=mostly(st.floats(0.5, 0.99), st.sampled_from([0, 1, 1.5, "most"])),
-    maxNumSeqs=st.integers(1, 4096),
-    maxNumBatchedTokens=st.integers(0, 65536),
-)
-parallelism = mostly(st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([0, 3, 5, 6, 12, 24, 64, 65]))
-replicas = mostly(st.integers(1, 12), st.sampled_from([0, 40, 1000, 1001, True, "2"]))
+BAD_NAMES = ("", "M", "1a", "a_b", "-", "ä", 5, "n" * 70, "lws-system", "kube-system")
 
 
-def roles(instances: list[str], stages: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """A role on one of these types."""
-    sized = st.fixed_dictionaries(
-        {"instanceType": mostly(st.sampled_from(instances), st.sampled_from([*INSTANCES, "p5", "p5.48xlage", 5])), "tensorParallel": parallelism},
-        optional={"pipelineParallel": stages, "replicas": replicas},
-    )
-    return st.builds(lambda a, b: {**a, **b}, sized, overrides)
+class Generator:
+    """Strategies whose values are bad once in `odds`; with low odds everything is refused, with high ones most things pass."""
+
+    def __init__(self, odds: int) -> None:
+        self._odds = odds
+
+    def mostly(self, good: st.SearchStrategy[Any], *bad: Any) -> st.SearchStrategy[Any]:
+        """Good values, seldom a bad one."""
+        return st.integers(1, self._odds).flatmap(lambda n: st.sampled_from(bad) if n == self._odds else good)
+
+    def capacity(self) -> st.SearchStrategy[Any]:
+        """Where nodes come from, often enough of them."""
+        ids = st.lists(st.sampled_from(RESERVATIONS), min_size=1, max_size=3)
+        kinds = st.fixed_dictionaries({"type": st.sampled_from(["on-demand", "spot"])}, optional={"nodes": st.integers(8, 30)})
+        reserved = st.fixed_dictionaries({"type": st.just("reserved"), "reservationIds": ids, "nodes": st.integers(8, 40)})
+        bad = ({"type": "reserved"}, {"type": "free"}, {"reservationIds": ["cb-1"]}, {"nodes": 0}, {"nodes": 1}, {"type": "reserved", "nodes": 1})
+        return self.mostly(st.one_of(kinds, reserved), *bad)
+
+    def role(self, instances: list[str], stages: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+        """A role on one of these types."""
+        sized = st.fixed_dictionaries(
+            {
+                "instanceType": self.mostly(st.sampled_from(instances), *INSTANCES, "p5", "p5.48xlage", 5),
+                "tensorParallel": self.mostly(st.sampled_from([1, 2, 4, 8, 8, 16]), 0, 3, 5, 6, 12, 24, 64, 65),
+            },
+            optional={"pipelineParallel": stages, "replicas": self.mostly(st.integers(1, 12), 0, 40, 1000, 1001, True, "2")},
+        )
+        overrides = optional(
+            capacity=self.capacity(),
+            expertParallel=self.mostly(st.just(False), True),
+            cpu=self.mostly(st.floats(0.5, 60), 0, -1, 1e-9, 500, True, "many", 10**9, 1e308, float("inf")),
+            memoryGiB=self.mostly(st.integers(80, 400), 0, 1, 1900, 10**9, 1.5, 10**400),
+            shmGiB=self.mostly(st.integers(1, 64), 0, 5000),
+            ephemeralStorageGiB=self.mostly(st.integers(1, 3000), 0, 28312, 10**6),
+            gpuMemoryUtilization=self.mostly(st.floats(0.5, 0.99), 0, 1, 1.5, "most", float("nan")),
+            maxNumSeqs=self.mostly(st.integers(1, 4096), 0),
+            maxNumBatchedTokens=self.mostly(st.integers(1, 65536), -1),
+        )
+        return merged(sized, overrides)
+
+    def sides(self) -> st.SearchStrategy[dict[str, Any]]:
+        """Prefill and decode, or server; seldom another mixture."""
+        split, whole = self.role(BIG, self.mostly(st.just(1), 2, 4)), self.role(INSTANCES, self.mostly(st.sampled_from([1, 1, 2, 4]), 0, 3, 64, 70))
+        both = st.fixed_dictionaries({"prefill": split, "decode": split})
+        return self.mostly(both | st.fixed_dictionaries({"server": whole}), {}, {"server": {}}, {"prefill": {"instanceType": "p5.48xlarge"}})
+
+    def model(self) -> st.SearchStrategy[dict[str, Any]]:
+        """A model without its name."""
+        return merged(
+            st.fixed_dictionaries({"model": self.mostly(st.sampled_from(MODELS), "llama", "./config.json", "../up", 3)}),
+            self.sides(),
+            st.sampled_from([{}, {"weights": {"tokenKey": "hfToken"}}]),
+            optional(
+                engine=self.mostly(st.sampled_from(["vllm-0.33.0-efa", "vllm-0.27.1-dlc"]), *ENGINES, "sglang"),
+                maxModelLen=self.mostly(st.integers(1, 8192), 0, 10**9),
+                drainSeconds=self.mostly(st.integers(1, 3600), 0, 3601),
+                kvCacheDtype=self.mostly(st.sampled_from(["auto", "fp8"]), "fp4"),
+                blockSize=self.mostly(st.sampled_from([16, 64, 128]), 100),
+                weights=self.mostly(st.just({"revision": "main"}), {"tokenKey": "1"}),
+                extraArgs=self.mostly(st.lists(st.sampled_from(["--seed=1", "--enforce-eager"]), max_size=2), ["-tp=2"], ["--port=1"], ["x"]),
+                extraEnv=self.mostly(
+                    st.dictionaries(st.sampled_from(["A", "FOO", "_B"]), st.text("ab ", min_size=1, max_size=3)),
+                    {"NCCL_ALGO": "Ring"},
+                    {"HF_HOME": "/"},
+                ),
+                workload=st.fixed_dictionaries(
+                    {"inputTokens": st.integers(1, 5000), "outputTokens": st.integers(1, 500), "requestsPerSecond": st.floats(0.01, 100)}
+                ),
+                speculative=st.just({"method": "mtp", "numSpeculativeTokens": 2}),
+                servedModelName=st.text("aZ/-. ä", min_size=1, max_size=8),
+                waitForReady=st.booleans(),
+                imageDigest=self.mostly(st.just("sha256:" + "0" * 64), "sha256:0"),
+            ),
+        )
+
+    def environment(self) -> st.SearchStrategy[dict[str, Any]]:
+        """An environment on a cluster of its own, on an existing one, or on nodes that exist."""
+        return st.builds(
+            build_environment,
+            st.sampled_from(["own", "own", "existing", "existing nodes", "existing nodes by type"]),
+            st.lists(self.model(), min_size=1, max_size=3),
+            self.mostly(st.lists(good_names, min_size=3, max_size=3, unique=True), ["m", "m", "m"]),
+            self.mostly(st.just(None), *BAD_NAMES),
+            st.sampled_from([None, None, "shared", "m"]),
+            optional(
+                name=self.mostly(good_names.filter(lambda n: len(n) <= 40), "", "M", "l" * 41),
+                cluster=st.integers(1, 100).map(lambda n: {"name": "c" * n, "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}),
+                nodePools=st.fixed_dictionaries(
+                    {}, optional={"expireAfterHours": st.integers(1, 490), "tags": st.just({"a": "b"}), "placementGroup": st.just("g")}
+                ),
+                lws=self.mostly(st.sampled_from([{}, {"install": "existing"}, {"namespace": "m"}]), {"version": "1"}),
+            ),
+            self.mostly(st.permutations(ZONES[:2]), *BAD_ZONES),
+        )
 
 
-split = roles(BIG, mostly(st.just(1), st.integers(2, 4)))
-whole = roles(INSTANCES, mostly(st.sampled_from([1, 1, 2, 4]), st.integers(0, 70)))
-sides = mostly(
-    st.one_of(st.fixed_dictionaries({"prefill": split, "decode": split}), st.fixed_dictionaries({"server": whole})),
-    st.fixed_dictionaries({}, optional={"prefill": split, "decode": split, "server": whole}),
-)
-settings_of_model = optional(
-    namespace=names,
-    engine=mostly(st.sampled_from(["vllm-0.33.0-efa", "vllm-0.27.1-dlc"]), st.sampled_from([*ENGINES, "sglang"])),
-    maxModelLen=mostly(st.integers(1, 8192), st.sampled_from([0, 10**9])),
-    drainSeconds=mostly(st.integers(1, 3600), st.sampled_from([0, 3601])),
-    kvCacheDtype=st.sampled_from(["auto", "fp8", "fp4"]),
-    blockSize=st.sampled_from([16, 64, 128, 100]),
-    weights=st.sampled_from([{}, {"tokenKey": "hfToken"}, {"revision": "main"}, {"tokenKey": "1"}]),
-    extraArgs=mostly(st.lists(st.sampled_from(["--seed=1", "--enforce-eager"]), max_size=2), st.sampled_from([["-tp=2"], ["--port=1"], ["x"]])),
-    extraEnv=mostly(st.dictionaries(st.sampled_from(["A", "FOO", "_B"]), st.text("ab ", min_size=1, max_size=3)), st.just({"NCCL_ALGO": "Ring"})),
-    workload=st.fixed_dictionaries(
-        {"inputTokens": st.integers(1, 5000), "outputTokens": st.integers(1, 500), "requestsPerSecond": st.floats(0.01, 100)}
-    ),
-    speculative=st.just({"method": "mtp", "numSpeculativeTokens": 2}),
-    servedModelName=st.text("aZ/-. ä", min_size=1, max_size=8),
-    waitForReady=st.booleans(),
-    imageDigest=st.sampled_from(["sha256:" + "0" * 64, "sha256:0"]),
-)
-models = st.builds(
-    lambda name, known, side, more: {"name": name, "model": known, **side, **more},
-    names,
-    mostly(st.sampled_from(MODELS), st.sampled_from(["llama", "./config.json", "../up", 3])),
-    sides,
-    settings_of_model,
-)
-
-
-def _on(where: str, served: list[dict[str, Any]], extra: dict[str, Any], zones: list[str]) -> dict[str, Any]:
+def build_environment(  # noqa: PLR0913, PLR0917 (the parts of an environment)
+    where: str, served: list[dict[str, Any]], given: list[str], bad: Any, namespace: str | None, extra: dict[str, Any], zones: list[str]
+) -> dict[str, Any]:
+    """The whole mapping of what was drawn."""
+    named = [{"name": name, **one, **({"namespace": namespace} if namespace else {})} for name, one in zip(given, served, strict=False)]
+    if bad is not None:
+        named[0]["name"] = bad
     if where == "own":
-        return environment(*served, network={"zones": zones}, **extra)
+        return environment(*named, network={"zones": zones}, **extra)
+    extra = {key: value for key, value in extra.items() if key != "cluster"}
     if where == "existing":
-        return {**existing_cluster(*served), **extra}
-    selected = [{k: {**v, "nodeSelector": {"pool": k}} if k in {"prefill", "decode", "server"} else v for k, v in one.items()} for one in served]
-    return {**existing_cluster(*selected, autoMode=False), **extra}
+        return {**existing_cluster(*named), **extra}
+    return {**existing_cluster(*(on_existing_nodes(one, by_type=where.endswith("type")) for one in named), autoMode=False), **extra}
 
 
-environments = st.builds(
-    _on,
-    st.sampled_from(["own", "own", "existing", "existing nodes"]),
-    st.lists(models, min_size=1, max_size=3),
-    optional(
-        name=names,
-        nodePools=st.fixed_dictionaries(
-            {}, optional={"expireAfterHours": st.integers(1, 500), "tags": st.just({"a": "b"}), "placementGroup": st.just("g")}
-        ),
-        lws=st.sampled_from([{}, {"install": "existing"}, {"namespace": "m"}, {"version": "1"}]),
-    ),
-    st.lists(st.sampled_from(ZONES[:2]), min_size=2, max_size=2, unique=True) | st.lists(st.sampled_from(ZONES), max_size=3),
-)
+def on_existing_nodes(one: dict[str, Any], *, by_type: bool) -> dict[str, Any]:
+    """The model with a selector in each role, by its instance type or its name, and without capacity."""
+    sides = {
+        name: {
+            **{k: v for k, v in one[name].items() if k != "capacity"},
+            "nodeSelector": {"pool": f"x{one[name].get('instanceType') if by_type else name}"},
+        }
+        for name in SIDES
+        if name in one
+    }
+    return {**one, **sides}
+
+
+environments = Generator(8).environment() | Generator(80).environment()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -184,6 +221,8 @@ def assert_objects_have_names(objects: list[dict[str, Any]], layout: Layout) -> 
     pods = [(g.namespace, pod) for g in layout.groups for engine in g.pods() for pod in engine]
     assert [n for n in (*named, *(pod for _, pod in pods)) if not 0 < len(n) <= DNS_LIMIT] == []
     assert len(set(pods)) == len(pods)
+    roles = [o["spec"]["role"] for o in objects if o["kind"] == "NodeClass"]
+    assert [r for r in roles if not 0 < len(r) <= IAM_ROLE_LIMIT] == []
     values = [v for o in objects for v in o["metadata"].get("labels", {}).values()]
     assert [v for v in values if len(v) > DNS_LIMIT] == []
 
@@ -298,7 +337,7 @@ def test_no_environment_breaks_the_checks() -> None:
             return
         layout = result.require_layout()
         modes.update("many nodes" if g.size > 1 else g.role for g in layout.groups)
-        modes.update(["made" if layout.pools else "existing nodes"])
+        modes.update(["made" if layout.pools else "existing nodes", "one model" if len(layout.served) == 1 else "several models"])
         assert_manifests_hold(layout)
         again = check(data)
         assert [f.as_dict() for f in again.findings] == [f.as_dict() for f in result.findings]
@@ -306,4 +345,4 @@ def test_no_environment_breaks_the_checks() -> None:
 
     holds()
     assert min(seen[True], seen[False]) > sum(seen.values()) / 10, seen
-    assert min(modes[m] for m in ("prefill", "decode", "server", "many nodes", "made", "existing nodes")) > 20, modes
+    assert min(modes[m] for m in ("prefill", "decode", "server", "many nodes", "made", "existing nodes", "several models")) > 20, modes

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..spec.base import Spec, Text
+from ..spec.base import LARGEST, Spec, Text
 
 EntryId = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=80)]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+){1,3}$")]
-Number = Annotated[float, Field(gt=0)]
-Whole = Annotated[int, Field(ge=1)]
+Number = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=1, le=LARGEST)]
 WeightDtype = Literal["bf16", "fp8", "int4", "mxfp4", "nvfp4"]
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import Finding, Level, SpecError
+from ..errors import Finding, Level, SpecError, show
 from ..spec.validation import parse
 from .entries import Model
 
@@ -27,6 +27,7 @@ MLA = frozenset({"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32F
 SUPPORTED = GQA | MLA
 
 _QUANTIZATION = {"fp8": "fp8", "mxfp4": "mxfp4", "compressed-tensors": "fp8", "modelopt": "fp8", "awq": "int4", "gptq": "int4"}
+_LARGEST_BYTES = 10**15
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5625, "mxfp4": 0.53, "nvfp4": 0.5625}
 
 
@@ -34,20 +35,24 @@ def read_model(path: Path, name: str, repository: str) -> Model:
     """The entry for a config.json (or the folder that holds it).
 
     The checkpoint's size is taken from `model.safetensors.index.json` beside it, else it is computed from the parameters.
-    Raises SpecError when the file is missing, is not JSON, lacks a key, or is of an architecture whose memory is not known here.
+    Raises SpecError when the file is missing, is not JSON, lacks a number, or is of an architecture whose memory is not known here.
     """
     file = path / "config.json" if path.is_dir() else path
     data = _read_json(file)
-    architecture = str((data.get("architectures") or ["none"])[0])
+    names = data.get("architectures")
+    architecture = str(names[0]) if isinstance(names, list) and names else "none" if names is None else show(names)
     if architecture not in SUPPORTED:
         raise _refused("architectures[0]", "is an architecture whose memory is not known here", architecture, ", ".join(sorted(SUPPORTED)))
     inner = data.get("text_config")
-    text: dict[str, Any] = inner if isinstance(inner, dict) else data
-    facts = _facts(text, architecture)
+    config = _Config(inner if isinstance(inner, dict) else data)
+    facts = _facts(config, architecture)
     weight_dtype = _weight_dtype(data)
-    parameters = _parameters(facts)
     index = file.parent / "model.safetensors.index.json"
-    size = _read_json(index).get("metadata", {}).get("total_size") if index.is_file() else None
+    files = _Config(_read_json(index).get("metadata") if index.is_file() else None, index.name)
+    size = files.number("total_size", 0)
+    if config.findings or files.findings:
+        raise SpecError([*config.findings, *files.findings])
+    parameters = _parameters(facts)
     return parse(
         Model,
         {
@@ -64,9 +69,33 @@ def read_model(path: Path, name: str, repository: str) -> Model:
     )
 
 
+class _Config:
+    """Whole numbers out of a config.json; what is not one becomes a finding and counts as 1 meanwhile."""
+
+    def __init__(self, data: Any, where: str = "") -> None:
+        self.data: Mapping[str, Any] = data if isinstance(data, dict) else {}
+        self.findings: list[Finding] = []
+        self._where = f"{where}: " if where else ""
+
+    def number(self, key: str, default: int | None = None, *, least: int = 1) -> int:
+        """The number under `key`, or `default` where the key is absent or null; without a default the key is required."""
+        value = self.data.get(key)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _LARGEST_BYTES:
+            return value
+        message = "is missing" if value is None else "is not a positive whole number"
+        self.findings.append(Finding("model-config", Level.ERROR, self._where + key, message, value, "a positive whole number, as on Hugging Face"))
+        return 1
+
+    def first(self, *keys: str) -> int:
+        """The number under the first of `keys` that is there, or 0."""
+        return next((self.number(key) for key in keys if self.data.get(key) is not None), 0)
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(file.read_bytes())
     except OSError as problem:
         raise _refused("", f"cannot be read: {(problem.strerror or 'no such file').lower()}", file.name, "a config.json or its folder") from None
     except (ValueError, RecursionError):
@@ -80,54 +109,51 @@ def _refused(path: str, message: str, value: Any, allowed: str) -> SpecError:
     return SpecError([Finding("model-config", Level.ERROR, path, message, value, allowed)])
 
 
-def _facts(data: Mapping[str, Any], architecture: str) -> dict[str, Any]:
-    missing = [k for k in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size") if not _whole(data.get(k))]
-    mla = architecture in MLA
-    if mla:
-        missing += [k for k in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "q_lora_rank") if not _whole(data.get(k))]
-    if not _whole(data.get("max_position_embeddings")):
-        missing.append("max_position_embeddings")
-    if missing:
-        raise SpecError([Finding("model-config", Level.ERROR, key, "is missing or not a positive whole number", data.get(key)) for key in missing])
-    heads = data["num_attention_heads"]
+def _facts(c: _Config, architecture: str) -> dict[str, Any]:
+    layers, hidden, heads = c.number("num_hidden_layers"), c.number("hidden_size"), c.number("num_attention_heads")
     facts: dict[str, Any] = {
-        "layers": data["num_hidden_layers"],
-        "hiddenSize": data["hidden_size"],
+        "layers": layers,
+        "hiddenSize": hidden,
         "attentionHeads": heads,
-        "kvHeads": heads if mla else data.get("num_key_value_heads") or heads,
-        "headDim": data["qk_nope_head_dim"] + data["qk_rope_head_dim"] if mla else data.get("head_dim") or data["hidden_size"] // heads,
-        "intermediateSize": data["intermediate_size"],
-        "vocabSize": data["vocab_size"],
-        "contextLength": data["max_position_embeddings"],
-        "mtpLayers": data.get("num_nextn_predict_layers") or 0,
-        "tiedEmbeddings": bool(data.get("tie_word_embeddings", False)),
+        "intermediateSize": c.number("intermediate_size"),
+        "vocabSize": c.number("vocab_size"),
+        "contextLength": c.number("max_position_embeddings"),
+        "mtpLayers": c.number("num_nextn_predict_layers", 0, least=0),
+        "tiedEmbeddings": c.data.get("tie_word_embeddings") is True,
     }
-    if mla:
+    if architecture in MLA:
+        nope, rope = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim")
+        facts |= {"kvHeads": heads, "headDim": nope + rope}
         facts["mla"] = {
-            "qLoraRank": data["q_lora_rank"], "kvLoraRank": data["kv_lora_rank"], "qkNopeHeadDim": data["qk_nope_head_dim"],
-            "qkRopeHeadDim": data["qk_rope_head_dim"], "vHeadDim": data["v_head_dim"],
-        }  # fmt: skip
-    if data.get("index_n_heads"):
-        kinds = data.get("indexer_types")
-        layers = sum(kind == "full" for kind in kinds) if isinstance(kinds, list) else data["num_hidden_layers"]
-        facts["indexer"] = {"heads": data["index_n_heads"], "headDim": data["index_head_dim"], "topK": data["index_topk"], "layers": layers}
-    experts = data.get("n_routed_experts") or data.get("num_experts") or data.get("num_local_experts")
-    if experts:
+            "qLoraRank": c.number("q_lora_rank"),
+            "kvLoraRank": c.number("kv_lora_rank"),
+            "qkNopeHeadDim": nope,
+            "qkRopeHeadDim": rope,
+            "vHeadDim": c.number("v_head_dim"),
+        }
+    else:
+        facts |= {"kvHeads": c.number("num_key_value_heads", heads), "headDim": c.number("head_dim", max(1, hidden // heads))}
+    kinds = c.data.get("indexer_types")
+    if c.data.get("index_n_heads") is not None:
+        full = kinds.count("full") if isinstance(kinds, list) else layers
+        facts["indexer"] = {
+            "heads": c.number("index_n_heads"),
+            "headDim": c.number("index_head_dim"),
+            "topK": c.number("index_topk"),
+            "layers": full or layers,
+        }
+    if experts := c.first("n_routed_experts", "num_experts", "num_local_experts"):
         facts["moe"] = {
             "experts": experts,
-            "expertsPerToken": data.get("num_experts_per_tok") or data.get("experts_per_token") or 1,
-            "sharedExperts": data.get("n_shared_experts") or 0,
-            "intermediateSize": data.get("moe_intermediate_size") or data["intermediate_size"],
-            "denseLayers": data.get("first_k_dense_replace") or 0,
+            "expertsPerToken": c.first("num_experts_per_tok", "experts_per_token") or 1,
+            "sharedExperts": c.number("n_shared_experts", 0, least=0),
+            "intermediateSize": c.number("moe_intermediate_size", facts["intermediateSize"]),
+            "denseLayers": c.number("first_k_dense_replace", 0, least=0),
         }
-    kinds = data.get("layer_types")
-    if isinstance(kinds, list) and data.get("sliding_window") and "sliding_attention" in kinds:
-        facts["slidingWindow"] = {"size": data["sliding_window"], "layers": kinds.count("sliding_attention")}
+    kinds = c.data.get("layer_types")
+    if isinstance(kinds, list) and "sliding_attention" in kinds:
+        facts["slidingWindow"] = {"size": c.number("sliding_window"), "layers": kinds.count("sliding_attention")}
     return facts
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _weight_dtype(data: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ..errors import Finding, Level, SpecError, did_you_mean
 from ..spec.validation import parse
-from ..yaml_io import read_yaml
+from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
 
 E = TypeVar("E", bound=Entry)
@@ -52,7 +52,7 @@ class Shelf(Mapping[str, E], Generic[E]):
         try:
             entry = parse(self._model, read_yaml(file))
         except SpecError as problem:
-            raise SpecError([f.below(f"{where}:") for f in problem.findings]) from None
+            raise SpecError([f.below(f"{where}: ") for f in problem.findings]) from None
         if entry.id != file.name.removesuffix(".yaml"):
             raise SpecError([Finding("catalog", Level.ERROR, f"{where}: id", "is not the file's name", entry.id, file.name.removesuffix(".yaml"))])
         return entry
@@ -73,13 +73,13 @@ def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:
 
     Raises SpecError for a folder that does not exist or leads out of `base`.
     """
-    root = (base or Path.cwd()).resolve()
     folders, findings = [], []
     for i, text in enumerate(dirs):
-        folder = (root / text).resolve()
-        if not folder.is_dir():
-            findings.append(Finding("catalog-dir", Level.ERROR, f"catalogDirs[{i}]", "is not a folder", text, f"a folder below {root.name}"))
-        folders.append(folder)
+        folder = inside(base or Path.cwd(), text)
+        if folder is None or not folder.is_dir():
+            findings.append(Finding("catalog-dir", Level.ERROR, f"catalogDirs[{i}]", "is not a folder of the project", text, "a folder below it"))
+        else:
+            folders.append(folder)
     if findings:
         raise SpecError(findings)
     return Catalog(folders)

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import Level, has_errors
 from ..planning.evaluation import evaluate_file
-from .common import emit, find_input, on_terminal
+from .common import emit, find_input, on_terminal, terminal_width
 from .plan import FailOn
 
 
@@ -34,10 +34,14 @@ def check(
     elif on_terminal():
         from ..preview.output.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
 
-        emit(render_findings(findings, color=True), None)
+        emit(render_findings(findings, color=True, width=terminal_width()), None)
     else:
         lines = [f"{f.level} [{f.id}] {f.sentence()}" for f in findings]
         errors, warnings = (sum(f.level is level for f in findings) for level in (Level.ERROR, Level.WARNING))
-        emit("\n".join([*lines, f"{errors} errors, {warnings} warnings"]), None)
+        emit("\n".join([*lines, f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"]), None)
     warned = fail_on is FailOn.WARNING and any(f.level is Level.WARNING for f in findings)
     return 2 if has_errors(findings) or warned else 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

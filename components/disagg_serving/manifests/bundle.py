@@ -7,7 +7,6 @@ from typing import Any
 from .. import labels
 from ..planning.shapes import Layout
 from ..spec import EnvironmentSpec
-from ..spec.network import region_of
 from .lws import build_lws_base
 from .node_pools import NodeIdentity, build_node_class, build_node_pool
 from .serving import build_model_base, build_model_workloads
@@ -21,12 +20,8 @@ def build_all(layout: Layout) -> list[dict[str, Any]]:
     objects = [build_node_class(c, identity, layout.settings) for c in layout.node_classes]
     objects += [build_node_pool(p, layout.settings) for p in layout.pools]
     objects += build_lws_base(layout.spec.lws)
-    namespaces: set[str] = set()
     for served in layout.served:
-        base = build_model_base(served)
-        objects += [o for o in base if not (o["kind"] == "Namespace" and o["metadata"]["name"] in namespaces)]
-        namespaces.add(served.spec.kubernetes_namespace)
-        objects += build_model_workloads(layout.groups_of(served))
+        objects += [*build_model_base(served), *build_model_workloads(layout.groups_of(served))]
     return objects
 
 
@@ -54,24 +49,14 @@ def charts(layout: Layout) -> list[str]:
     return [f"{lws.chart}:{lws.version}"] if lws.install == "chart" else []
 
 
-def cluster_name(spec: EnvironmentSpec) -> str:
-    """Name of the EKS cluster that is made."""
-    return (spec.cluster.name if spec.cluster else None) or spec.name
-
-
-def node_role_name(spec: EnvironmentSpec, zone: str) -> str:
-    """Name of the GPU nodes' IAM role: with the region, because IAM names are global."""
-    return f"{cluster_name(spec)}-{region_of(zone)}-gpu-node"
-
-
 def node_identity(spec: EnvironmentSpec) -> NodeIdentity:
     """What NodeClasses name, as far as it is known without AWS: tags and names of our own, ids that were given."""
     existing, adopted = spec.existing_cluster, spec.network.existing
     own = existing is None
-    role: Any = node_role_name(spec, spec.network.zone or "") if own else (existing.node_role if existing else None) or COMPUTED
+    role: Any = spec.node_role_name if own else (existing.node_role if existing else None) or COMPUTED
     subnets: list[dict[str, Any]] = [{"id": i} for i in adopted.gpu_subnet_ids] if adopted else []
     groups: list[dict[str, Any]] = [{"id": i} for i in existing.security_group_ids] if existing else []
-    name = cluster_name(spec) if own else (existing.name if existing else None) or COMPUTED
+    name = spec.cluster_name if own else (existing.name if existing else None) or COMPUTED
     return NodeIdentity(
         role=role,
         subnet_terms=subnets or [{"tags": {labels.GPU_SUBNET_TAG: name}}],

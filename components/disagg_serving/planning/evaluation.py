@@ -75,7 +75,10 @@ def evaluate_spec(
     served, unknown = resolve(spec, catalog, base)
     findings += unknown
     subject = Subject(spec, catalog, served, region, secrets)
-    findings += run_stage(subject, Stage.FORM)
+    try:
+        findings += run_stage(subject, Stage.FORM)
+    except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads
+        findings += problem.findings
     findings = _without_guesses(findings, found or [])
     if has_errors(findings):
         return Evaluation(sort_findings(findings), spec)

@@ -9,6 +9,7 @@ from ..catalog import Catalog, Engine, Instance, Model
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.serving import RoleName
+from ..yaml_io import inside
 from .placement import by_pool, pack
 from .shapes import Layout, Served, build_group, build_node_classes, build_pools
 
@@ -30,10 +31,12 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
             findings += problem.findings
         instances: dict[RoleName, Instance] = {}
         for name, role in model.roles.items():
-            if role.instance_type in catalog.instances:
+            try:
                 instances[name] = catalog.instances[role.instance_type]
-            else:
+            except KeyError:
                 findings.append(catalog.instances.missing(f"{path}.{name}.instanceType", role.instance_type))
+            except SpecError as problem:
+                findings += problem.findings
         if facts and engine and len(instances) == len(model.roles):
             served.append(Served(i, model, facts, engine, instances))
     return served, findings
@@ -71,13 +74,14 @@ def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.repository", "is required when model is a path", None, allowed, "add it")])
     from ..catalog.hf_config import read_model  # noqa: PLC0415 (most models are catalogue entries)
 
-    file = (base / model.model).resolve()
-    if not file.is_relative_to(base.resolve()):
-        raise SpecError([Finding("model-config", Level.ERROR, f"{path}.model", "leads out of the project", model.model, "a path inside it")])
+    file = inside(base, model.model)
+    if file is None:
+        message = "is no path, or leads out of the project"
+        raise SpecError([Finding("model-config", Level.ERROR, f"{path}.model", message, model.model, "a path inside it")])
     try:
         return read_model(file, model.name, model.repository)
     except SpecError as problem:
-        raise SpecError([f.below(f"{path}.model:") if f.path else f.below(f"{path}.model") for f in problem.findings]) from None
+        raise SpecError([f.below(f"{path}.model: ") if f.path else f.below(f"{path}.model") for f in problem.findings]) from None
 
 
 def _engine(model: ModelSpec, catalog: Catalog, path: str) -> Engine:

@@ -70,7 +70,7 @@ def pool_key(group: Group) -> str:
     if group.pool:
         return group.pool
     selector = ",".join(f"{k}={v}" for k, v in sorted(group.node_selector.items()))
-    return f"existing nodes ({selector or 'any'})"
+    return f"existing {group.instance.id} ({selector})"
 
 
 def place(layout: Layout) -> list[tuple[str, Pool | None, list[Node]]]:

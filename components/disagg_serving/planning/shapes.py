@@ -98,7 +98,7 @@ class Group:
     name: str
     size: int
     engine_requests: Requests
-    pod_requests: Requests
+    sidecar_requests: Requests
     shm_gib: int
     pool: str
     node_selector: Mapping[str, str]
@@ -114,6 +114,11 @@ class Group:
     def namespace(self) -> str:
         """Its Kubernetes namespace."""
         return self.served.spec.kubernetes_namespace
+
+    @property
+    def pod_requests(self) -> Requests:
+        """What the scheduler counts: engine and sidecar."""
+        return self.engine_requests + self.sidecar_requests
 
     @property
     def engine_port(self) -> int:
@@ -203,7 +208,7 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
         name=set_name,
         size=size,
         engine_requests=engine,
-        pod_requests=engine + sidecar,
+        sidecar_requests=sidecar,
         shm_gib=role.shm_gib or (SHM_GIB if gpus <= SMALL_POD_GPUS else LARGE_SHM_GIB),
         pool=pool,
         node_selector=_node_selector(name, role, pool, zone),

@@ -5,7 +5,6 @@ from typing import Any
 
 import pulumi
 
-from ..manifests.bundle import cluster_name, node_role_name
 from ..planning.evaluation import evaluate
 from ..planning.shapes import Layout
 from .base import checked, project_folder
@@ -50,8 +49,8 @@ class Environment(pulumi.ComponentResource):
                 **({"existing": spec.existing_cluster.model_dump(exclude_unset=True)} if spec.existing_cluster else {}),
                 **({"vpc_id": network.vpc_id, "subnet_ids": network.private_subnet_ids} if network else {}),
                 **({"gpu_subnet_ids": list(spec.network.existing.gpu_subnet_ids)} if spec.network.existing else {}),
-                "name": cluster_name(spec),
-                "node_role_name": node_role_name(spec, spec.network.zone or ""),
+                "name": spec.cluster_name,
+                "node_role_name": spec.node_role_name,
                 "node_tags": bool(spec.node_pools.tags),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[network] if network else []),
@@ -67,16 +66,13 @@ class Environment(pulumi.ComponentResource):
             },
             in_cluster,
         )
+        after = pulumi.ResourceOptions(depends_on=[lws, *([pools] if pools else [])])
         self.models: dict[str, ModelServing] = {}
-        owners: dict[str, ModelServing] = {}
         for served in layout.served:
-            namespace, key = served.spec.kubernetes_namespace, served.spec.weights.token_key
-            before: list[pulumi.Resource] = [lws, *([pools] if pools else []), *([owners[namespace]] if namespace in owners else [])]
+            key = served.spec.weights.token_key
             self.models[served.spec.name] = ModelServing.of_layout(
-                served.spec.name, layout, served, secrets.get(key) if key else None,
-                pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=before)), create_namespace=namespace not in owners,
-            )  # fmt: skip
-            owners.setdefault(namespace, self.models[served.spec.name])
+                served.spec.name, layout, served, secrets.get(key) if key else None, pulumi.ResourceOptions.merge(in_cluster, after)
+            )
         self.outputs: dict[str, Any] = {
             "kubeconfig": self.cluster.kubeconfig,
             "clusterName": self.cluster.cluster_name,
@@ -94,7 +90,7 @@ class Environment(pulumi.ComponentResource):
             return None
         from .network import Network  # noqa: PLC0415 (an adopted cluster needs no AWS module)
 
-        args = {**layout.spec.network.model_dump(exclude_unset=True), "cluster_name": cluster_name(layout.spec)}
+        args = {**layout.spec.network.model_dump(exclude_unset=True), "cluster_name": layout.spec.cluster_name}
         return Network(name, args, pulumi.ResourceOptions(parent=self))  # type: ignore[arg-type]
 
     def _pools(self, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> NodePools | None:

@@ -63,7 +63,7 @@ class Network(pulumi.ComponentResource):
         ranges = list(IPv4Network(spec.cidr).subnets(prefixlen_diff=SUBNET_BITS))
         private_tables, private_subnets, gpu_subnets, nats = [], [], [], []
         for i, zone in enumerate(spec.zones):
-            subnet = self._subnet(f"{name}-public-{zone}", vpc, zone, ranges[PUBLIC_OFFSET + i], {"kubernetes.io/role/elb": "1"})
+            subnet = self._subnet(f"{name}-public-{zone}", vpc, zone, ranges[PUBLIC_OFFSET + i], {labels.PUBLIC_LOAD_BALANCERS: "1"})
             aws.ec2.RouteTableAssociation(f"{name}-public-{zone}", route_table_id=public.id, subnet_id=subnet.id, opts=below)
             if i == 0 or spec.nat_gateways == "perZone":
                 address = aws.ec2.Eip(f"{name}-nat-{zone}", domain="vpc", tags=self._named(f"{name}-nat-{zone}"), opts=below)
@@ -75,7 +75,7 @@ class Network(pulumi.ComponentResource):
                 )  # fmt: skip
         for i, zone in enumerate(spec.zones):
             gpu = {labels.GPU_SUBNET_TAG: cluster_name} if zone == spec.zone else {}
-            subnet = self._subnet(f"{name}-private-{zone}", vpc, zone, ranges[i], {"kubernetes.io/role/internal-elb": "1", **gpu})
+            subnet = self._subnet(f"{name}-private-{zone}", vpc, zone, ranges[i], {labels.INTERNAL_LOAD_BALANCERS: "1", **gpu})
             table = aws.ec2.RouteTable(f"{name}-private-{zone}", vpc_id=vpc.id, tags=self._named(f"{name}-private-{zone}"), opts=below)
             aws.ec2.Route(
                 f"{name}-private-{zone}", route_table_id=table.id, destination_cidr_block="0.0.0.0/0",

@@ -57,12 +57,10 @@ class ModelServing(pulumi.ComponentResource):
         self._declare(name, layout, layout.served[0], args.get("token"), opts, create_namespace=args.get("create_namespace", True))
 
     @classmethod
-    def of_layout(
-        cls, name: str, layout: Layout, served: Served, token: Any, opts: pulumi.ResourceOptions, *, create_namespace: bool
-    ) -> "ModelServing":
+    def of_layout(cls, name: str, layout: Layout, served: Served, token: Any, opts: pulumi.ResourceOptions) -> "ModelServing":
         """A model of a layout that has been checked as part of a whole environment."""
         self = cls.__new__(cls)
-        self._declare(name, layout, served, token, opts, create_namespace=create_namespace)
+        self._declare(name, layout, served, token, opts, create_namespace=True)
         return self
 
     def _declare(self, name: str, layout: Layout, served: Served, token: Any, opts: Any, *, create_namespace: bool) -> None:

@@ -30,7 +30,7 @@ class ExistingNetworkSpecArgs(TypedDict):
     """A VPC that somebody else made and keeps."""
 
     vpc_id: NotRequired[str]
-    """Id of the VPC. Needed when a cluster is made; not needed with existingCluster, which already lives in one."""
+    """Id of the VPC. Needed when a cluster is made; not needed with existingCluster, which already lives in one. Default: absent."""
 
     subnet_ids: NotRequired[Sequence[str]]
     """Private subnets for the control plane, in two zones or more. Needed when a cluster is made. Default: none."""
@@ -46,7 +46,7 @@ class NetworkSpecArgs(TypedDict):
     """IPv4 range of the VPC, /16 to /22. Default: 10.0.0.0/16."""
 
     zones: NotRequired[Sequence[str]]
-    """Availability zones with a public and a private subnet each; EKS wants two or more. The order fixes the subnets' ranges. Required when a network is made."""
+    """Availability zones with a public and a private subnet each; EKS wants two or more. The order fixes the subnets' ranges. Required when a network is made. Default: none."""
 
     gpu_zone: NotRequired[str]
     """The one zone of all GPU nodes: EFA does not cross zones, and one fixed zone keeps Karpenter from starting a node in another. Default: the first of zones."""
@@ -124,16 +124,16 @@ class ExistingClusterSpecArgs(TypedDict):
     """A cluster that somebody else made and keeps; exactly one of kubeconfig, name and stackReference says where it is."""
 
     kubeconfig: NotRequired[str]
-    """Path of a kubeconfig file; no AWS provider is used."""
+    """Path of a kubeconfig file; no AWS provider is used. Default: absent."""
 
     context: NotRequired[str]
     """Context of the kubeconfig. Default: its current context."""
 
     name: NotRequired[str]
-    """Name of an EKS cluster, looked up in AWS."""
+    """Name of an EKS cluster, looked up in AWS. Default: absent."""
 
     stack_reference: NotRequired[str]
-    """Another stack of this project that made the cluster, for example acme/disagg-serving/prod-cluster."""
+    """Another stack of this project that made the cluster, for example acme/disagg-serving/prod-cluster. Default: absent."""
 
     auto_mode: NotRequired[bool]
     """Whether it is an Auto Mode cluster. False: no NodeClass and no NodePool is made, and pods go to nodes by each role's nodeSelector. Default: true."""
@@ -222,7 +222,7 @@ class CapacitySpecArgs(TypedDict):
     """Karpenter capacity type. spot is interrupted, reserved uses only the named reservations. Default: on-demand."""
 
     reservation_ids: NotRequired[Sequence[str]]
-    """EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved."""
+    """EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved. Default: none."""
 
     nodes: NotRequired[int]
     """Most nodes the pool may have; with reserved, the number of reserved instances. It bounds cost, and replicas that do not fit are refused: half-placed groups deadlock. Default: what the replicas need, so a drifted node is replaced only when it expires; one more lets Karpenter start the new node first."""
@@ -238,7 +238,7 @@ class TolerationSpecArgs(TypedDict):
     """Exists takes any value. Default: Exists."""
 
     value: NotRequired[str]
-    """Taint value, with Equal."""
+    """Taint value, with Equal. Default: none."""
 
     effect: NotRequired[str]
     """Taint effect. Default: all."""
@@ -359,13 +359,13 @@ class ModelSpecArgs(TypedDict):
     """Speculative decoding. Default: off."""
 
     prefill: NotRequired[RoleSpecArgs]
-    """Role that reads prompts and produces KV. Needs decode."""
+    """Role that reads prompts and produces KV. Needs decode. Default: absent."""
 
     decode: NotRequired[RoleSpecArgs]
-    """Role that receives KV and writes answers. Needs prefill."""
+    """Role that receives KV and writes answers. Needs prefill. Default: absent."""
 
     server: NotRequired[RoleSpecArgs]
-    """Aggregated mode: one role does both. Instead of prefill and decode."""
+    """Aggregated mode: one role does both, instead of prefill and decode. Default: absent."""
 
     weights: NotRequired[WeightsSpecArgs]
     """Where the weights come from. Default: Hugging Face without a token."""

@@ -44,13 +44,14 @@ def _text(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+LARGEST = 1_000_000_000
+Count = Annotated[int, BeforeValidator(_number), Field(ge=1, le=LARGEST)]
 """A whole number of at least 1."""
 
-Fraction = Annotated[float, BeforeValidator(_number), Field(gt=0, lt=1)]
+Fraction = Annotated[float, BeforeValidator(_number), Field(gt=0, lt=1, allow_inf_nan=False)]
 """A number between 0 and 1, both excluded."""
 
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0)]
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 """A number above 0."""
 
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=4096)]

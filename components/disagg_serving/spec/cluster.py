@@ -69,11 +69,11 @@ class ClusterSpec(Spec):
 class ExistingClusterSpec(Spec):
     """A cluster that somebody else made and keeps; exactly one of kubeconfig, name and stackReference says where it is."""
 
-    kubeconfig: Text | None = Field(None, description="Path of a kubeconfig file; no AWS provider is used.")
+    kubeconfig: Text | None = Field(None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent.")
     context: Text | None = Field(None, description="Context of the kubeconfig. Default: its current context.")
-    name: ClusterName | None = Field(None, description="Name of an EKS cluster, looked up in AWS.")
+    name: ClusterName | None = Field(None, description="Name of an EKS cluster, looked up in AWS. Default: absent.")
     stack_reference: Annotated[Text, form(r"^[^/\s]+(/[^/\s]+){0,2}$", "organization/project/stack")] | None = Field(
-        None, description="Another stack of this project that made the cluster, for example acme/disagg-serving/prod-cluster."
+        None, description="Another stack of this project that made the cluster, for example acme/disagg-serving/prod-cluster. Default: absent."
     )
     auto_mode: bool = Field(
         True,

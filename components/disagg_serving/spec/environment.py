@@ -8,7 +8,7 @@ from ..pins import KUBERNETES
 from .base import Name, Spec, Text
 from .cluster import ClusterSpec, ExistingClusterSpec
 from .lws import LwsSpec
-from .network import NetworkSpec
+from .network import NetworkSpec, region_of
 from .node_pools import NodePoolsSpec
 from .serving import ModelSpec
 
@@ -36,6 +36,16 @@ class EnvironmentSpec(Spec):
     def makes_pools(self) -> bool:
         """Whether NodeClasses and NodePools are made: always on our own cluster, on an existing one with Auto Mode."""
         return self.existing_cluster is None or self.existing_cluster.auto_mode
+
+    @property
+    def cluster_name(self) -> str:
+        """Name of the EKS cluster that is made."""
+        return (self.cluster.name if self.cluster else None) or self.name
+
+    @property
+    def node_role_name(self) -> str:
+        """Name of the GPU nodes' IAM role: with the region, because IAM names are global."""
+        return f"{self.cluster_name}-{region_of(self.network.zone or '')}-gpu-node"
 
     @property
     def kubernetes_version(self) -> str:

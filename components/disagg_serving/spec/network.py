@@ -33,7 +33,8 @@ class ExistingNetworkSpec(Spec):
     """A VPC that somebody else made and keeps."""
 
     vpc_id: Annotated[Text, form(r"^vpc-[0-9a-z]+$", "vpc-...")] | None = Field(
-        None, description="Id of the VPC. Needed when a cluster is made; not needed with existingCluster, which already lives in one."
+        None,
+        description="Id of the VPC. Needed when a cluster is made; not needed with existingCluster, which already lives in one. Default: absent.",
     )
     subnet_ids: list[SubnetId] = Field(
         [], description="Private subnets for the control plane, in two zones or more. Needed when a cluster is made. Default: none."
@@ -53,7 +54,7 @@ class NetworkSpec(Spec):
         [],
         max_length=8,
         description="Availability zones with a public and a private subnet each; EKS wants two or more. The order fixes the subnets' ranges. "
-        "Required when a network is made.",
+        "Required when a network is made. Default: none.",
     )
     gpu_zone: Zone | None = Field(
         None,

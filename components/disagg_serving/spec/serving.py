@@ -23,7 +23,8 @@ class CapacitySpec(Spec):
         description="Karpenter capacity type. spot is interrupted, reserved uses only the named reservations. Default: on-demand.",
     )
     reservation_ids: list[Text] = Field(
-        [], description="EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved."
+        [],
+        description="EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved. Default: none.",
     )
     nodes: Count | None = Field(
         None,
@@ -38,7 +39,7 @@ class TolerationSpec(Spec):
 
     key: Text = Field(..., description="Taint key.")
     operator: Literal["Exists", "Equal"] = Field("Exists", description="Exists takes any value. Default: Exists.")
-    value: Text | None = Field(None, description="Taint value, with Equal.")
+    value: Text | None = Field(None, description="Taint value, with Equal. Default: none.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(None, description="Taint effect. Default: all.")
 
 
@@ -58,7 +59,7 @@ class RoleSpec(Spec):
     )
     max_num_batched_tokens: Count | None = Field(None, description="Tokens in one engine step. Default: vLLM's.")
     max_num_seqs: Count | None = Field(None, description="Requests in one engine step. Default: vLLM's.")
-    cpu: Positive | None = Field(
+    cpu: Annotated[Positive, Field(ge=0.1)] | None = Field(
         None,
         description="vCPU requested by the engine container. Default: the pod's share of the node's allocatable vCPU, less 4.5 % for DaemonSets.",
     )
@@ -132,9 +133,9 @@ class ModelSpec(Spec):
         None, description="Tokens in a KV block. Default: 128 for grouped-query attention with prefill and decode, else the engine's own."
     )
     speculative: SpeculativeSpec | None = Field(None, description="Speculative decoding. Default: off.")
-    prefill: RoleSpec | None = Field(None, description="Role that reads prompts and produces KV. Needs decode.")
-    decode: RoleSpec | None = Field(None, description="Role that receives KV and writes answers. Needs prefill.")
-    server: RoleSpec | None = Field(None, description="Aggregated mode: one role does both. Instead of prefill and decode.")
+    prefill: RoleSpec | None = Field(None, description="Role that reads prompts and produces KV. Needs decode. Default: absent.")
+    decode: RoleSpec | None = Field(None, description="Role that receives KV and writes answers. Needs prefill. Default: absent.")
+    server: RoleSpec | None = Field(None, description="Aggregated mode: one role does both, instead of prefill and decode. Default: absent.")
     weights: WeightsSpec = Field(default={}, validate_default=True, description="Where the weights come from. Default: Hugging Face without a token.")
     workload: WorkloadSpec | None = Field(None, description="Expected traffic. Default: unknown.")
     drain_seconds: Annotated[Count, Field(le=3600)] = Field(

@@ -14,6 +14,7 @@ from .environment import EnvironmentSpec
 
 _HOW_TO_KEEP_SECRETS = "set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example weights.tokenKey"
 _REPAIR_ROUNDS = 3
+_DEEPEST = 40
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -45,7 +46,7 @@ def try_parse(model: type[S], data: object) -> tuple[S | None, list[Finding]]:
         fix = "start with `models:`; `disagg schema` prints all keys"
         return None, [Finding("schema", Level.ERROR, "", what, data, "a mapping of keys to values", fix)]
     rest: dict[str, Any] = deepcopy(dict(data))
-    findings = _nested_secrets(rest)
+    findings = _clean(model, rest, (), (), set())
     removed: list[tuple[int | str, ...]] = []
     for _ in range(_REPAIR_ROUNDS):
         try:
@@ -65,21 +66,30 @@ def path_of(loc: tuple[int | str, ...]) -> str:
     return text
 
 
-def _nested_secrets(data: Any, loc: tuple[int | str, ...] = ()) -> list[Finding]:
-    """Find `secure:` values and take them out: they would turn the whole key secret while reads return plain text."""
+def _clean(model: type[BaseModel], data: Any, loc: tuple[int | str, ...], above: tuple[int, ...], seen: set[int]) -> list[Finding]:
+    """Take out what no model could describe: encrypted values, keys that are no texts, structures that hold themselves.
+
+    A `secure:` inside the environment would turn the whole key secret while reads return plain text.
+    """
     findings: list[Finding] = []
-    items = list(data.items()) if isinstance(data, dict) else list(enumerate(data))[::-1] if isinstance(data, list) else []
+    items: list[tuple[Any, Any]] = list(data.items()) if isinstance(data, dict) else list(enumerate(data))[::-1] if isinstance(data, list) else []
     for key, value in items:
-        if isinstance(value, dict) and set(value) == {"secure"}:
-            findings.append(
-                Finding(
-                    "nested-secret", Level.ERROR, path_of((*loc, key)), "a secret inside environment is not kept secret", None,
-                    "secrets as separate top-level keys of config", _HOW_TO_KEEP_SECRETS, "pulumi/pulumi: config of objects",
-                )
-            )  # fmt: skip
-            del data[key]
+        place = path_of((*loc, key))
+        if isinstance(data, dict) and not isinstance(key, str):
+            known = ", ".join(sorted(_keys(_model_at(model, loc))))
+            findings.append(Finding("unknown-key", Level.ERROR, path_of(loc), "is a key that is not a text", key, known, "remove it, or quote it"))
+        elif isinstance(value, dict) and set(value) == {"secure"}:
+            message, allowed = "a secret inside environment is not kept secret", "secrets as separate top-level keys of config"
+            findings.append(Finding("nested-secret", Level.ERROR, place, message, None, allowed, _HOW_TO_KEEP_SECRETS))
+        elif id(value) in above or len(above) > _DEEPEST:
+            findings.append(Finding("schema", Level.ERROR, place, "holds itself or is nested too deeply", None, "plain values", "write it out"))
         else:
-            findings += _nested_secrets(value, (*loc, key))
+            # what an alias repeats is looked at once: repetitions of repetitions grow without bound
+            if isinstance(value, (dict, list)) and id(value) not in seen:
+                seen.add(id(value))
+                findings += _clean(model, value, (*loc, key), (*above, id(value)), seen)
+            continue
+        del data[key]
     return findings
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ... import labels
 from ...errors import Level
 from ..placement import by_pool, pack
 from ..shapes import Group, room_of
@@ -56,16 +57,10 @@ def open_reservations(s: Subject) -> Iterator[Fault]:
 def pod_fits_node(s: Subject) -> Iterator[Fault]:
     """One pod asks for no more CPU, memory, disk, GPUs and EFA devices than an empty node offers."""
     for group in s.layout.groups if s.layout else ():
-        room, ask = room_of(group.instance), group.pod_requests
-        rows = (
-            ("cpu", "vCPU", ask.cpu_millis / 1000, room.cpu_millis / 1000),
-            ("memoryGiB", "GiB of memory", ask.memory_mib / 1024, room.memory_mib / 1024),
-            ("ephemeralStorageGiB", "GiB of local disk", ask.disk_gib, room.disk_gib),
-        )
-        for key, what, wanted, offered in rows:
-            if wanted > offered:
-                message = f"pod asks for {wanted:g} {what}, more than {group.spec.instance_type} offers"
-                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {offered:g}", "lower it or leave it out")
+        for key, what, wanted, offered, sidecar in _quantities(group):
+            if wanted + sidecar > offered:
+                message = f"is too much: pod asks for {wanted + sidecar:g} {what}, more than {group.spec.instance_type} offers"
+                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {offered - sidecar:g}", "lower it or leave it out")
         if group.shm_gib * 1024 >= group.engine_requests.memory_mib:
             most = group.engine_requests.memory_mib // 1024 - 1
             yield Fault(
@@ -77,18 +72,13 @@ def pod_fits_node(s: Subject) -> Iterator[Fault]:
 def node_packing(s: Subject) -> Iterator[Fault]:
     """CPU, memory and disk of a pod are no larger than its share of the node, so that the node's GPUs can all be used."""
     for group in s.layout.groups if s.layout else ():
-        room, ask = room_of(group.instance), group.pod_requests
-        by_gpu = room.gpus // max(1, ask.gpus)
-        for key, what, wanted, offered, scale in (
-            ("cpu", "vCPU", ask.cpu_millis, room.cpu_millis, 1000),
-            ("memoryGiB", "GiB of memory", ask.memory_mib, room.memory_mib, 1024),
-            ("ephemeralStorageGiB", "GiB of local disk", ask.disk_gib, room.disk_gib, 1),
-        ):
-            if wanted <= offered < wanted * by_gpu:
-                message = f"lets {offered // wanted} instead of {by_gpu} pods onto a {group.spec.instance_type}; its other GPUs stay idle"
-                extra = ask.cpu_millis - group.engine_requests.cpu_millis if key == "cpu" else ask.memory_mib - group.engine_requests.memory_mib
-                most = offered // by_gpu - (extra if key != "ephemeralStorageGiB" else 0)
-                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {most // scale} {what}", "lower it or leave it out")
+        pods = group.instance.gpu.count // max(1, group.engine_requests.gpus)
+        for key, what, wanted, offered, sidecar in _quantities(group):
+            fitting = int(offered // (wanted + sidecar))
+            if 0 < fitting < pods:
+                message = f"lets {fitting} instead of {pods} pods onto a {group.spec.instance_type}; its other GPUs stay idle"
+                allowed = f"at most {int(offered / pods - sidecar)} {what}"
+                yield Fault(f"{group.path}.{key}", message, _given(group, key), allowed, "lower it or leave it out")
 
 
 @rule(
@@ -115,7 +105,7 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
             else "lower replicas"
         )
         yield Fault(
-            f"{widest.path}.capacity.nodes", f"pool {pool} needs {needed} nodes{others} and {bounds[pool]} are {kind}",
+            f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bounds[pool]} are {kind}",
             widest.spec.capacity.nodes, f"at least {needed}", fix,
         )  # fmt: skip
 
@@ -140,7 +130,7 @@ def pods_match_pools(s: Subject) -> Iterator[Fault]:
     for group in s.layout.groups:
         matching = [
             p for p in s.layout.pools
-            if all({**p.labels, "topology.kubernetes.io/zone": p.zone}.get(k) == v for k, v in group.node_selector.items())
+            if all({**p.labels, labels.ZONE: p.zone}.get(k) == v for k, v in group.node_selector.items())
             and all(any(t["key"] == taint["key"] and t.get("value") == taint["value"] for t in group.tolerations) for taint in p.taints)
         ]  # fmt: skip
         if [p.name for p in matching] != [group.pool]:
@@ -163,6 +153,16 @@ def template_outage(s: Subject) -> Iterator[Fault]:
         if group.spec.replicas == 1:
             message = "a change of its pods interrupts serving while the model loads again"
             yield Fault(f"{group.path}.replicas", message, 1, "2 or more", "add a replica if that is not acceptable")
+
+
+def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:
+    """Key, unit, the engine's request, what a node offers and the sidecar's part, each in the unit."""
+    room, ask, own = room_of(group.instance), group.engine_requests, group.sidecar_requests
+    return [
+        ("cpu", "vCPU", ask.cpu_millis / 1000, room.cpu_millis / 1000, own.cpu_millis / 1000),
+        ("memoryGiB", "GiB of memory", ask.memory_mib // 1024, room.memory_mib // 1024, own.memory_mib // 1024),
+        ("ephemeralStorageGiB", "GiB of local disk", ask.disk_gib, room.disk_gib, 0),
+    ]
 
 
 def _given(group: Group, key: str) -> object:

@@ -17,7 +17,8 @@ OWNED_FLAGS = frozenset(
 )
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
-SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "ACCESS_KEY")
+SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
+SECRET_ENDS = ("API_KEY", "ACCESS_KEY", "APIKEY")
 
 FORBIDDEN_ENV = {
     "NCCL_ALGO": "makes the OFI tuner refuse to load",
@@ -127,7 +128,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             path, flag = f"models[{i}].extraArgs[{j}]", arg.split("=", 1)[0]
             if not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
-            elif flag.replace("_", "-") in OWNED_FLAGS:
+            elif _is_owned(flag):
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
 
@@ -141,7 +142,7 @@ def extra_env(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, FORBIDDEN_ENV[name], None, "without it", "remove it")
             elif name in OWNED_ENV:
                 yield Fault(path, "is set by the project", None, "variables that it does not set", "remove it")
-            elif any(word in name.upper() for word in SECRET_WORDS):
+            elif set(name.upper().split("_")) & SECRET_WORDS or name.upper().endswith(SECRET_ENDS):
                 yield Fault(
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
@@ -158,6 +159,14 @@ def gated_model(s: Subject) -> Iterator[Fault]:
         if served.facts.gated and not served.spec.weights.token_key:
             fix = "run `pulumi config set --secret disagg-serving:hfToken` and set weights: {tokenKey: hfToken}"
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
+
+
+def _is_owned(flag: str) -> bool:
+    """Whether the project sets a flag: also when it is negated, or shortened as vLLM's parser allows it."""
+    # --kv-transfer-config.kv_role=x sets one field of a JSON flag
+    name = flag.split(".", 1)[0].replace("_", "-")
+    name = name.replace("--no-", "--", 1)
+    return name in OWNED_FLAGS or any(owned.startswith(name) and owned.startswith("--") for owned in OWNED_FLAGS)
 
 
 def _tuple(version: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from .registry import Fault, Stage, Subject, rule
 
 MAX_NODE_HOURS = 504
 LWS_NAME_LIMIT = 51
-WINDOWS = 3
+IAM_NAME_LIMIT = 64
 
 
 @rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted")
@@ -145,6 +145,22 @@ def names_unique(s: Subject) -> Iterator[Fault]:
             first.setdefault(n, i)
 
 
+@rule("namespaces", Level.ERROR, Stage.FORM, "Kubernetes: namespaces of the system; a namespace has one owner")
+def namespaces(s: Subject) -> Iterator[Fault]:
+    """Each model has a namespace of its own: its token, and later its router, have fixed names in it."""
+    owners: dict[str, int] = {}
+    for i, model in enumerate(s.spec.models):
+        namespace = model.kubernetes_namespace
+        owner = owners.setdefault(namespace, i)
+        if owner != i and s.spec.models[owner].name != model.name:
+            yield Fault(
+                f"models[{i}].namespace", f"is that of models[{owner}]", namespace, "a namespace of its own", "leave it out, or choose another"
+            )
+        if namespace == "default" or namespace.startswith("kube-") or namespace == s.spec.lws.namespace:
+            fix = "set models[].namespace" if model.namespace is None else "choose another"
+            yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, "a namespace of its own", fix)
+
+
 @rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")
 def names_length(s: Subject) -> Iterator[Fault]:
     """A LeaderWorkerSet's name leaves room for what the controllers append (`-0-1` and a revision hash)."""
@@ -154,6 +170,17 @@ def names_length(s: Subject) -> Iterator[Fault]:
             limit = LWS_NAME_LIMIT - len(str(role.replicas - 1)) - len(suffix)
             if len(model.name) > limit:
                 yield Fault(f"models[{i}].name", f"is too long for the pods of {role_name}", model.name, f"at most {limit} characters", "shorten it")
+
+
+@rule("cluster-name", Level.ERROR, Stage.FORM, "AWS: an IAM role's name has at most 64 characters")
+def cluster_name(s: Subject) -> Iterator[Fault]:
+    """The cluster's name leaves room for the GPU role's, which carries the region as well."""
+    if s.spec.existing_cluster is not None:
+        return
+    limit = IAM_NAME_LIMIT - (len(s.spec.node_role_name) - len(s.spec.cluster_name))
+    if len(s.spec.cluster_name) > limit:
+        path = "cluster.name" if s.spec.cluster and s.spec.cluster.name else "name"
+        yield Fault(path, "is too long for the IAM role of its nodes", s.spec.cluster_name, f"at most {limit} characters", "shorten it")
 
 
 @rule("secret-keys", Level.ERROR, Stage.FORM, "Pulumi: secret configuration")

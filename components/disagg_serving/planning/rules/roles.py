@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...catalog import Model
 from ...errors import Level
 from ..shapes import world_size
 from .registry import Fault, Stage, Subject, rule
@@ -60,18 +61,12 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
 @rule("heads", Level.ERROR, Stage.FORM, "vLLM: attention heads are split over tensorParallel; vocabulary is padded to 64")
 def heads(s: Subject) -> Iterator[Fault]:
     """Tensor parallelism divides the attention heads, the KV heads (or is divided by them) and the padded vocabulary."""
-    for served, _name, role, path in s.roles():
-        tp, facts = role.tensor_parallel, served.facts
-        vocabulary = -(-facts.vocab_size // 64) * 64
-        kv_uneven = facts.mla is None and facts.kv_heads % tp and tp % facts.kv_heads
-        for what, uneven in (
-            (f"{facts.attention_heads} attention heads", facts.attention_heads % tp),
-            (f"{facts.kv_heads} KV heads", kv_uneven),
-            (f"padded vocabulary of {vocabulary}", vocabulary % tp),
-        ):
+    for served, name, role, path in s.roles():
+        tp, facts, gpus = role.tensor_parallel, served.facts, served.instances[name].gpu.count
+        for what, uneven in _uneven(facts, tp):
             if uneven:
-                allowed = _list([n for n in range(1, 65) if not facts.attention_heads % n and not vocabulary % n and n <= facts.attention_heads])
-                yield Fault(f"{path}.tensorParallel", f"does not divide the {what} of {served.spec.model}", tp, allowed)
+                fitting = [n for n in range(1, 65) if not any(u for _, u in _uneven(facts, n)) and (gpus % n == 0 or n % gpus == 0)]
+                yield Fault(f"{path}.tensorParallel", f"does not divide the {what} of {served.spec.model}", tp, _list(fitting))
         if role.pipeline_parallel > facts.layers:
             yield Fault(f"{path}.pipelineParallel", f"is more than the {facts.layers} layers", role.pipeline_parallel, f"at most {facts.layers}")
         if role.expert_parallel and facts.moe is None:
@@ -110,8 +105,9 @@ def hardware_dtype(s: Subject) -> Iterator[Fault]:
 
 @rule("node-selector", Level.ERROR, Stage.FORM, "disagg-serving: pods select the pools that are made for them")
 def node_selector(s: Subject) -> Iterator[Fault]:
-    """Selectors and tolerations are given by hand exactly where no NodePools are made."""
-    for served, name, role, path in s.roles():
+    """Selectors and tolerations are given by hand exactly where no NodePools are made, and a selector stands for one instance type."""
+    types: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}
+    for _, name, role, path in s.roles():
         if s.spec.makes_pools:
             for key, value in (("nodeSelector", role.node_selector), ("tolerations", role.tolerations)):
                 if value:
@@ -127,7 +123,21 @@ def node_selector(s: Subject) -> Iterator[Fault]:
             )
         if not s.spec.makes_pools and role.capacity.model_fields_set:
             yield Fault(f"{path}.capacity", "has no effect where no NodePools are made", None, "without it", "remove it")
-        _ = served
+        other, instance_type = types.setdefault(tuple(sorted(role.node_selector.items())), (path, role.instance_type))
+        if role.node_selector and instance_type != role.instance_type:
+            message = f"is that of {other}, whose nodes are {instance_type}"
+            yield Fault(f"{path}.nodeSelector", message, None, f"labels that only {role.instance_type} nodes have", "add a label")
+
+
+def _uneven(facts: Model, tp: int) -> list[tuple[str, int]]:
+    """What vLLM splits over `tp` GPUs, with what is left over."""
+    vocabulary = -(-facts.vocab_size // 64) * 64
+    kv_left = 0 if facts.mla is not None or tp % facts.kv_heads == 0 else facts.kv_heads % tp
+    return [
+        (f"{facts.attention_heads} attention heads", facts.attention_heads % tp),
+        (f"{facts.kv_heads} KV heads", kv_left),
+        (f"padded vocabulary of {vocabulary}", vocabulary % tp),
+    ]
 
 
 def _list(values: list[int]) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+KINDS = (
+    "LeaderWorkerSet", "Namespace", "NodeClass", "NodePool", "PodDisruptionBudget", "PriorityClass", "Secret", "Service", "ServiceAccount",
+)  # fmt: skip
+_OURS = re.compile(rf"\d{{2,}}-({'|'.join(KINDS)})-.+\.yaml", re.IGNORECASE)
+"""Names of files that an earlier run wrote; nothing else in the folder is touched."""
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -38,7 +45,7 @@ def write_files(manifests: Sequence[dict[str, Any]], folder: Path) -> list[Path]
         path = folder / name
         path.write_text(to_yaml(manifest), encoding="utf-8")
         written.append(path)
-    for old in folder.glob("[0-9][0-9]*-*.yaml"):
-        if old not in written:
+    for old in folder.glob("*.yaml"):
+        if old not in written and _OURS.fullmatch(old.name):
             old.unlink()
     return written

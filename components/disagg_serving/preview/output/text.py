@@ -34,7 +34,7 @@ def render_findings(findings: Sequence[Finding], *, color: bool, width: int | No
 
 def _to_text(what: Any, *, color: bool, width: int | None) -> str:
     out = io.StringIO()
-    console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=not color, highlight=False, emoji=False)
+    console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=None if color else True, highlight=False, emoji=False)
     console.print(what)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
