@@ -26,7 +26,15 @@ MODELS = sorted(CATALOG.models)
 ENGINES = sorted(CATALOG.engines)
 RESERVATIONS = [f"cr-{i:017x}" for i in range(3)]
 ZONES = ["us-east-1a", "us-east-1b"]
-BAD_ZONES = ([], ["us-east-1a"], ["us-east-1a", "us-east-1a"], ["us-east-1a", "eu-west-1a"], ["us-gov-west-1a", "us-gov-west-1b"], ["x"], None)
+BAD_ZONES: tuple[Any, ...] = (
+    [],
+    ["us-east-1a"],
+    ["us-east-1a", "us-east-1a"],
+    ["us-east-1a", "eu-west-1a"],
+    ["us-gov-west-1a", "us-gov-west-1b"],
+    ["x"],
+    None,
+)
 SIDES = ("prefill", "decode", "server")
 DNS_LIMIT = 63
 IAM_ROLE_LIMIT = 64

@@ -1,0 +1,11 @@
+"""Bad input by the part of a stack file that it is in, and what has to be said about it."""
+
+from __future__ import annotations
+
+from .environment import CAPACITY_CASES, ENVIRONMENT_CASES
+from .form import CATALOG_CASES, FORM_CASES
+from .roles import ROLE_CASES
+from .untrusted import CONFIG_JSON_CASES, HOSTILE_CASES
+
+CASES = [*FORM_CASES, *CATALOG_CASES, *ROLE_CASES, *CAPACITY_CASES, *ENVIRONMENT_CASES]
+UNTRUSTED = [*HOSTILE_CASES, *CONFIG_JSON_CASES]
