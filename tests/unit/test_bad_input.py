@@ -113,7 +113,7 @@ def test_stack_file_that_is_no_mapping(project: Path, key: str, capsys: pytest.C
 
     code, lines = run(capsys, "check", "five")
     assert code == 2
-    assert errors_of(lines)[0].startswith("5 is not a mapping (allowed: a mapping of keys to values)")
+    assert errors_of(lines)[0].startswith("disagg-serving:environment: 5 is not a mapping (allowed: a mapping of keys to values)")
 
 
 def test_every_error_is_shown_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

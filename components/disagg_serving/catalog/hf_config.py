@@ -167,29 +167,29 @@ def _weight_dtype(data: Mapping[str, Any]) -> str:
 
 
 def _parameters(f: Mapping[str, Any]) -> float:
-    return sum(_layer(f, i, active=False) for i in range(f["layers"])) + _embeddings(f)
+    return _layers(f, active=False) + _embeddings(f)
 
 
 def _active(f: Mapping[str, Any], total: float) -> float:
-    if "moe" not in f:
-        return total
-    return sum(_layer(f, i, active=True) for i in range(f["layers"])) + _embeddings(f)
+    return _layers(f, active=True) + _embeddings(f) if "moe" in f else total
 
 
 def _embeddings(f: Mapping[str, Any]) -> float:
     return float(f["vocabSize"] * f["hiddenSize"] * (1 if f["tiedEmbeddings"] else 2))
 
 
-def _layer(f: Mapping[str, Any], index: int, *, active: bool) -> float:
-    h, heads = f["hiddenSize"], f["attentionHeads"]
+def _layers(f: Mapping[str, Any], *, active: bool) -> float:
+    """Parameters of all layers; `active` counts the experts that a token visits."""
+    h, heads, layers, moe = f["hiddenSize"], f["attentionHeads"], f["layers"], f.get("moe")
     if "mla" in f:
         m = f["mla"]
         q, kv, nope, rope, v = m["qLoraRank"], m["kvLoraRank"], m["qkNopeHeadDim"], m["qkRopeHeadDim"], m["vHeadDim"]
         attention = h * q + h * (kv + rope) + q * heads * (nope + rope) + heads * v * h + kv * heads * (nope + v)
     else:
         attention = 2 * h * heads * f["headDim"] + 2 * h * f["kvHeads"] * f["headDim"]
-    moe = f.get("moe")
-    if moe is None or index < moe["denseLayers"]:
-        return float(attention + 3 * h * f["intermediateSize"])
-    experts = (moe["expertsPerToken"] if active else moe["experts"]) + moe["sharedExperts"]
-    return float(attention + 3 * h * moe["intermediateSize"] * experts + h * moe["experts"])
+    dense = layers if moe is None else min(moe["denseLayers"], layers)
+    total = layers * attention + dense * 3 * h * f["intermediateSize"]
+    if moe is not None:
+        experts = (moe["expertsPerToken"] if active else moe["experts"]) + moe["sharedExperts"]
+        total += (layers - dense) * (3 * h * moe["intermediateSize"] * experts + h * moe["experts"])
+    return float(total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,14 @@ def evaluate_file(file: StackFile, base: Path) -> Evaluation:
     data = file.environment
     if isinstance(data, dict) and file.stack and "name" not in data:
         data = {"name": file.stack, **data}
-    return evaluate(data, base, region=file.region, secrets=None if file.bare else file.secrets)
+    found = evaluate(data, base, region=file.region, secrets=None if file.bare else file.secrets)
+    region = file.config.get("aws:region")
+    if region is not None and not isinstance(region, str):
+        odd = Finding("stack-file", Level.ERROR, "aws:region", "is not a text", region, "the name of a region, for example us-east-1")
+        found = replace(found, findings=sort_findings([*found.findings, odd]))
+    whole = file.path.name if file.bare else ENVIRONMENT_KEY
+    named = [replace(f, path=whole) if not f.path else f for f in found.findings]
+    return replace(found, findings=named)
 
 
 def evaluate(data: Any, base: Path, *, region: str | None = None, secrets: frozenset[str] | None = None) -> Evaluation:

@@ -45,7 +45,10 @@ def _text(value: Any) -> Any:
 
 
 LARGEST = 1_000_000_000
-Count = Annotated[int, BeforeValidator(_number), Field(ge=1, le=LARGEST)]
+AtLeastOne = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+"""A whole number of at least 1, to be combined with a bound."""
+
+Count = Annotated[AtLeastOne, Field(le=LARGEST)]
 """A whole number of at least 1."""
 
 Fraction = Annotated[float, BeforeValidator(_number), Field(gt=0, lt=1, allow_inf_nan=False)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import Count, Spec, Tags, Text, form
+from .base import AtLeastOne, Count, Spec, Tags, Text, form
 
 Weekday = Literal["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 
@@ -16,7 +16,7 @@ class MaintenanceWindowSpec(Spec):
 
     day: Weekday = Field("SAT", description="Weekday of the start, UTC. Default: SAT.")
     start_utc: Annotated[Text, form(r"^([01]\d|2[0-3]):[0-5]\d$", "HH:MM")] = Field("02:00", description="Start as HH:MM in UTC. Default: 02:00.")
-    hours: Annotated[Count, Field(le=167)] = Field(6, description="Length in hours, 1 to 167. Default: 6.")
+    hours: Annotated[AtLeastOne, Field(le=167)] = Field(6, description="Length in hours, 1 to 167. Default: 6.")
 
 
 class NodePoolsSpec(Spec):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..pins import DEFAULT_ENGINE
-from .base import Count, Fraction, Name, Positive, Spec, Text, form
+from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]
@@ -47,9 +47,9 @@ class RoleSpec(Spec):
     """One side of a model: its engines' parallelism, number and nodes."""
 
     instance_type: Text = Field(..., description="A catalogue id such as p5.48xlarge; exact, since the family p5 also holds p5.4xlarge with one GPU.")
-    replicas: Annotated[Count, Field(le=1000)] = Field(1, description="Engines (LeaderWorkerSet groups). Default: 1.")
-    tensor_parallel: Annotated[Count, Field(le=64)] = Field(1, description="GPUs that share each layer. Default: 1.")
-    pipeline_parallel: Annotated[Count, Field(le=64)] = Field(
+    replicas: Annotated[AtLeastOne, Field(le=1000)] = Field(1, description="Engines (LeaderWorkerSet groups). Default: 1.")
+    tensor_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(1, description="GPUs that share each layer. Default: 1.")
+    pipeline_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(
         1, description="Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."
     )
     expert_parallel: bool = Field(False, description="Give each GPU whole experts instead of a slice of each (MoE). Default: false.")
@@ -99,7 +99,7 @@ class SpeculativeSpec(Spec):
     """Speculative decoding; the same on both roles, because the KV layout depends on it."""
 
     method: Text = Field(..., description="vLLM's method, for example mtp.")
-    num_speculative_tokens: Annotated[Count, Field(le=32)] = Field(..., description="Tokens guessed ahead.")
+    num_speculative_tokens: Annotated[AtLeastOne, Field(le=32)] = Field(..., description="Tokens guessed ahead.")
 
 
 class WorkloadSpec(Spec):
@@ -138,7 +138,7 @@ class ModelSpec(Spec):
     server: RoleSpec | None = Field(None, description="Aggregated mode: one role does both, instead of prefill and decode. Default: absent.")
     weights: WeightsSpec = Field(default={}, validate_default=True, description="Where the weights come from. Default: Hugging Face without a token.")
     workload: WorkloadSpec | None = Field(None, description="Expected traffic. Default: unknown.")
-    drain_seconds: Annotated[Count, Field(le=3600)] = Field(
+    drain_seconds: Annotated[AtLeastOne, Field(le=3600)] = Field(
         60, description="Seconds that requests in flight may take after SIGTERM (--shutdown-timeout). Default: 60."
     )
     wait_for_ready: bool = Field(

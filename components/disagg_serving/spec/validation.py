@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import Finding, Level, SpecError, did_you_mean
+from ..errors import Finding, Level, SpecError, did_you_mean, show
 from .base import DNS_LABEL, FORMS, RefusalError
 from .environment import EnvironmentSpec
 
@@ -46,8 +46,9 @@ def try_parse(model: type[S], data: object) -> tuple[S | None, list[Finding]]:
         fix = "start with `models:`; `disagg schema` prints all keys"
         return None, [Finding("schema", Level.ERROR, "", what, data, "a mapping of keys to values", fix)]
     rest: dict[str, Any] = deepcopy(dict(data))
-    findings = _clean(model, rest, (), (), set())
-    removed: list[tuple[int | str, ...]] = []
+    cleaner = _Cleaner(model)
+    cleaner.clean(rest)
+    findings, removed = cleaner.findings, cleaner.removed
     for _ in range(_REPAIR_ROUNDS):
         try:
             return model.model_validate(rest), findings
@@ -66,31 +67,52 @@ def path_of(loc: tuple[int | str, ...]) -> str:
     return text
 
 
-def _clean(model: type[BaseModel], data: Any, loc: tuple[int | str, ...], above: tuple[int, ...], seen: set[int]) -> list[Finding]:
-    """Take out what no model could describe: encrypted values, keys that are no texts, structures that hold themselves.
+class _Cleaner:
+    """Takes out what no model could describe: encrypted values, keys that are no texts, structures that hold themselves.
 
     A `secure:` inside the environment would turn the whole key secret while reads return plain text.
     """
-    findings: list[Finding] = []
-    items: list[tuple[Any, Any]] = list(data.items()) if isinstance(data, dict) else list(enumerate(data))[::-1] if isinstance(data, list) else []
-    for key, value in items:
-        place = path_of((*loc, key))
-        if isinstance(data, dict) and not isinstance(key, str):
-            known = ", ".join(sorted(_keys(_model_at(model, loc))))
-            findings.append(Finding("unknown-key", Level.ERROR, path_of(loc), "is a key that is not a text", key, known, "remove it, or quote it"))
-        elif isinstance(value, dict) and set(value) == {"secure"}:
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+        self.findings: list[Finding] = []
+        self.removed: list[tuple[int | str, ...]] = []
+        # what an alias repeats is looked at once: repetitions of repetitions grow without bound
+        self._seen: set[int] = set()
+
+    def clean(self, data: Any, loc: tuple[int | str, ...] = (), above: tuple[int, ...] = ()) -> None:
+        """Look at everything below `loc`."""
+        for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
+            if isinstance(data, dict) and not isinstance(key, str):
+                self._odd_key(loc, key)
+                del data[key]
+                continue
+            finding = self._odd_value((*loc, key), value, above)
+            if finding is None:
+                if isinstance(value, (dict, list)) and id(value) not in self._seen:
+                    self._seen.add(id(value))
+                    self.clean(value, (*loc, key), (*above, id(value)))
+                continue
+            self.findings.append(finding)
+            self.removed.append((*loc, key))
+            if isinstance(data, dict):
+                del data[key]
+            else:
+                data[key] = None
+
+    def _odd_key(self, loc: tuple[int | str, ...], key: Any) -> None:
+        here = _model_at(self.model, loc)
+        known = ", ".join(sorted(_keys(here))) if here else "a text"
+        word = "null" if key is None else show(key)
+        self.findings.append(Finding("unknown-key", Level.ERROR, path_of(loc), "is a key that is not a text", word, known, "remove it, or quote it"))
+
+    def _odd_value(self, loc: tuple[int | str, ...], value: Any, above: tuple[int, ...]) -> Finding | None:
+        if isinstance(value, dict) and set(value) == {"secure"}:
             message, allowed = "a secret inside environment is not kept secret", "secrets as separate top-level keys of config"
-            findings.append(Finding("nested-secret", Level.ERROR, place, message, None, allowed, _HOW_TO_KEEP_SECRETS))
-        elif id(value) in above or len(above) > _DEEPEST:
-            findings.append(Finding("schema", Level.ERROR, place, "holds itself or is nested too deeply", None, "plain values", "write it out"))
-        else:
-            # what an alias repeats is looked at once: repetitions of repetitions grow without bound
-            if isinstance(value, (dict, list)) and id(value) not in seen:
-                seen.add(id(value))
-                findings += _clean(model, value, (*loc, key), (*above, id(value)), seen)
-            continue
-        del data[key]
-    return findings
+            return Finding("nested-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_KEEP_SECRETS)
+        if id(value) in above or len(above) > _DEEPEST:
+            return Finding("schema", Level.ERROR, path_of(loc), "holds itself or is nested too deeply", None, "plain values", "write it out")
+        return None
 
 
 def _remove(data: Any, loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -138,11 +160,11 @@ def _finding(model: type[BaseModel], error: Any, data: Any) -> Finding:
     path = path_of(tuple(p for p in loc if p != "[key]"))
     value = _value_at(data, loc)
     if kind == "extra_forbidden":
-        known = sorted(_keys(_model_at(model, loc[:-1])))
+        known = sorted(_keys(_model_at(model, loc[:-1]) or model))
         return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))
     if kind == "missing":
-        about = _description(_model_at(model, loc[:-1]), str(loc[-1]))
-        return Finding("missing", Level.ERROR, path, "is required", None, about, "add it")
+        about = _description(_model_at(model, loc[:-1]) or model, str(loc[-1]))
+        return Finding("missing", Level.ERROR, path, "is required", None, "", f"add it: {about}")
     if kind == "literal_error":
         choices = [word.strip().strip("'") for word in context["expected"].replace(" or ", ", ").split(",")]
         return Finding("schema", Level.ERROR, path, "is not possible", value, ", ".join(choices), did_you_mean(value, choices))
@@ -181,16 +203,15 @@ def _value_at(data: Any, loc: tuple[int | str, ...]) -> Any:
     return data
 
 
-def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel]:
-    """The model that describes the mapping at `loc`."""
+def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model that describes the mapping at `loc`, or None where any key may stand."""
+    here: type[BaseModel] | None = model
     for part in loc:
-        if isinstance(part, int):
+        if isinstance(part, int) or here is None:
             continue
-        for name, field in model.model_fields.items():
-            if part in (field.alias, name):
-                inner = _model_in(field.annotation)
-                model = inner or model
-    return model
+        field = next((f for name, f in here.model_fields.items() if part in (f.alias, name)), None)
+        here = _model_in(field.annotation) if field else None
+    return here
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

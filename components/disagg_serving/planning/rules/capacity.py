@@ -151,7 +151,7 @@ def template_outage(s: Subject) -> Iterator[Fault]:
     """With one replica and no spare nodes a change of the pods is an outage of that role while it loads again."""
     for group in s.layout.groups if s.layout else ():
         if group.spec.replicas == 1:
-            message = "a change of its pods interrupts serving while the model loads again"
+            message = "means that a change of its pods interrupts serving while the model loads again"
             yield Fault(f"{group.path}.replicas", message, 1, "2 or more", "add a replica if that is not acceptable")
 
 

@@ -113,8 +113,8 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             allowed = f"at most {served.max_model_len} together"
             yield Fault(
                 f"{served.path}.workload",
-                "a mean request is longer than maxModelLen",
-                total,
+                f"a mean request are more than maxModelLen {served.max_model_len}",
+                f"{total} tokens",
                 allowed,
                 f"raise maxModelLen to {total} or more",
             )

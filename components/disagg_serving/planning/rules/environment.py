@@ -26,7 +26,8 @@ def cluster_source(s: Subject) -> Iterator[Fault]:
     ways = {"kubeconfig": existing.kubeconfig, "name": existing.name, "stackReference": existing.stack_reference}
     given = [key for key, value in ways.items() if value]
     if len(given) != 1:
-        yield Fault("existingCluster", "must be found in exactly one way", ", ".join(given) or None, ", ".join(ways), "give one of them")
+        message = "are too many ways to find the cluster" if given else "does not say where the cluster is"
+        yield Fault("existingCluster", message, ", ".join(given) or None, f"one of {', '.join(ways)}", "give one of them")
     if existing.context and not existing.kubeconfig:
         yield Fault("existingCluster.context", "belongs to a kubeconfig", existing.context, "with kubeconfig", "add kubeconfig or remove context")
     if existing.kubeconfig and existing.auto_mode:
@@ -54,7 +55,7 @@ def network_zones(s: Subject) -> Iterator[Fault]:
     if len(regions) > 1:
         yield Fault("network.zones", "span regions", ", ".join(sorted(regions)), "zones of one region")
     elif s.region and regions and s.region not in regions:
-        yield Fault("network.zones", f"are not in aws:region {s.region}", regions.pop(), f"zones of {s.region}", "change zones or aws:region")
+        yield Fault("network.zones", f"is not aws:region {s.region}", regions.pop(), f"zones of {s.region}", "change zones or aws:region")
 
 
 @rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted")
@@ -99,7 +100,7 @@ def api_endpoint(s: Subject) -> Iterator[Fault]:
         return
     endpoint = s.spec.cluster.endpoint if s.spec.cluster else None
     if endpoint and not endpoint.public_access and not endpoint.private_access:
-        yield Fault("cluster.endpoint", "nobody can reach the API server", "publicAccess and privateAccess false", "one of them true")
+        yield Fault("cluster.endpoint", "leave nobody who can reach the API server", "publicAccess and privateAccess false", "one of them true")
     if endpoint is None or (endpoint.public_access and "0.0.0.0/0" in endpoint.public_access_cidrs):
         fix = "set cluster.endpoint.publicAccessCidrs to your networks"
         yield Fault("cluster.endpoint.publicAccessCidrs", "lets the whole internet try to log in", "0.0.0.0/0", "your networks", fix, Level.WARNING)

@@ -66,7 +66,7 @@ def heads(s: Subject) -> Iterator[Fault]:
         for what, uneven in _uneven(facts, tp):
             if uneven:
                 fitting = [n for n in range(1, 65) if not any(u for _, u in _uneven(facts, n)) and (gpus % n == 0 or n % gpus == 0)]
-                yield Fault(f"{path}.tensorParallel", f"does not divide the {what} of {served.spec.model}", tp, _list(fitting))
+                yield Fault(f"{path}.tensorParallel", f"does not divide the {what} of {served.spec.model}", tp, _list(fitting), _use(fitting, tp))
         if role.pipeline_parallel > facts.layers:
             yield Fault(f"{path}.pipelineParallel", f"is more than the {facts.layers} layers", role.pipeline_parallel, f"at most {facts.layers}")
         if role.expert_parallel and facts.moe is None:
@@ -138,6 +138,11 @@ def _uneven(facts: Model, tp: int) -> list[tuple[str, int]]:
         (f"{facts.kv_heads} KV heads", kv_left),
         (f"padded vocabulary of {vocabulary}", vocabulary % tp),
     ]
+
+
+def _use(fitting: list[int], asked: int) -> str:
+    below = [n for n in fitting if n <= asked]
+    return f"use {max(below)}" if below else ""
 
 
 def _list(values: list[int]) -> str:
