@@ -51,8 +51,8 @@ def evaluate_file(file: StackFile, base: Path) -> Evaluation:
     if region is not None and not isinstance(region, str):
         odd = Finding("stack-file", Level.ERROR, "aws:region", "is not a text", region, "the name of a region, for example us-east-1")
         found = replace(found, findings=sort_findings([*found.findings, odd]))
-    whole = file.path.name if file.bare else ENVIRONMENT_KEY
-    named = [replace(f, path=whole) if not f.path else f for f in found.findings]
+    place = file.path.name if file.bare else ENVIRONMENT_KEY
+    named = [replace(f, path=place) if not f.path else f for f in found.findings]
     return replace(found, findings=named)
 
 
