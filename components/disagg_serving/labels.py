@@ -46,3 +46,8 @@ TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
 PUBLIC_LOAD_BALANCERS = "kubernetes.io/role/elb"
 INTERNAL_LOAD_BALANCERS = "kubernetes.io/role/internal-elb"
 GPU_SUBNET_TAG = "disagg-serving/gpu-nodes-of"
+FORBIDDEN_TAG_PREFIXES = ("aws:", "kubernetes.io/cluster/")
+FORBIDDEN_TAGS = frozenset(
+    {"karpenter.sh/provisioner-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.sh/managed-by", "eks.amazonaws.com/nodeclass"}
+)
+"""Tags that a NodeClass refuses (EKS user guide, create a node class)."""

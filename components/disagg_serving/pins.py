@@ -28,6 +28,9 @@ LWS_CHART = Pin(
 
 LWS_MINIMUM_KUBERNETES = (1, 34)
 
+NEWEST_KUBERNETES = (1, 37)
+"""Named in the EKS release note of 2026-10-01."""
+
 ROUTING_SIDECAR = Pin(
     "v0.10.0",
     "ghcr.io/llm-d/llm-d-router-disagg-sidecar",

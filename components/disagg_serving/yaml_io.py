@@ -31,7 +31,8 @@ def read_yaml(path: Path) -> Any:
 
     Raises SpecError when it is not YAML (with line and column), OSError when it cannot be read.
     """
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise SpecError([Finding("yaml", Level.ERROR, path.name, f"is larger than {MAX_BYTES} bytes", None, "a smaller file")])
     try:

@@ -79,7 +79,7 @@ FORM_CASES = [
     Case("memory share 0", one(gpuMemoryUtilization=0), "models[0].gpuMemoryUtilization", "0", "above 0"),
     Case("memory share as text", one(gpuMemoryUtilization="most"), "models[0].gpuMemoryUtilization", "most", "a number"),
     Case("digest cut short", one(imageDigest="sha256:abc"), "models[0].imageDigest", "sha256:abc", "sha256: and 64 hexadecimal digits"),
-    Case("role that is no ARN", environment(cluster={"adminRoleArns": ["admin"]}), "cluster.adminRoleArns[0]", "admin", "an ARN, arn:aws:service"),
+    Case("role that is no ARN", environment(cluster={"adminRoleArns": ["admin"]}), "cluster.adminRoleArns[0]", "admin", "a role's ARN, arn:aws:iam"),
     Case("security group by name", existing_cluster(securityGroupIds=["my-group"]), "existingCluster.securityGroupIds[0]", "my-group", "sg-..."),
     Case("floating chart version", environment(lws={"version": "0.11"}), "lws.version", "0.11", "an exact version such as 0.11.1"),
     Case(

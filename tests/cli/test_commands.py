@@ -56,7 +56,7 @@ def test_plan_declares_what_render_writes(disagg: Run, tmp_path: Path) -> None:
     disagg("plan", "local", "--format", "json")
     recorded = [r["inputs"] for r in json.loads(disagg.out)["resources"] if r["type"].startswith("kubernetes:") and "Chart" not in r["type"]]
     disagg("render", "local", "-o", str(tmp_path / "out"))
-    written = [yaml.safe_load(f.read_text(encoding="utf-8")) for f in (tmp_path / "out").iterdir()]
+    written = [yaml.safe_load(f.read_text(encoding="utf-8")) for f in (tmp_path / "out").glob("*.yaml")]
 
     def order(objects: list[dict[str, Any]]) -> list[str]:
         return sorted(json.dumps(o, sort_keys=True) for o in objects)
@@ -198,7 +198,7 @@ def test_render_writes_files_in_apply_order(disagg: Run, tmp_path: Path) -> None
     """Files sort so that `kubectl apply -f` makes namespaces before what is in them, and classes before pools before pods."""
     out = tmp_path / "deep" / "out"
     assert disagg("render", "prod", "-o", str(out)) == 0
-    objects = [yaml.safe_load(f.read_text(encoding="utf-8")) for f in sorted(out.iterdir())]
+    objects = [yaml.safe_load(f.read_text(encoding="utf-8")) for f in sorted(out.glob("*.yaml"))]
     kinds = [o["kind"] for o in objects]
     seen: set[str] = set()
     for o in objects:
@@ -216,12 +216,13 @@ def test_render_replaces_what_it_wrote_before(disagg: Run, tmp_path: Path) -> No
     disagg("render", "prod", "-o", str(tmp_path))
     (tmp_path / "README.md").write_text("mine", encoding="utf-8")
     (tmp_path / "kustomization.yaml").write_text("mine", encoding="utf-8")
+    (tmp_path / "10-service-mine.yaml").write_text("mine", encoding="utf-8")
     disagg("render", "glm5", "-o", str(tmp_path))
     names = {f.name for f in tmp_path.iterdir()}
-    assert {"README.md", "kustomization.yaml"} <= names
+    assert {"README.md", "kustomization.yaml", "10-service-mine.yaml"} <= names
     assert not [n for n in names if "llama" in n]
     disagg("render", "glm5", "-o", str(tmp_path / "fresh"))
-    assert {f.name for f in (tmp_path / "fresh").iterdir()} == names - {"README.md", "kustomization.yaml", "fresh"}
+    assert {f.name for f in (tmp_path / "fresh").iterdir()} == names - {"README.md", "kustomization.yaml", "10-service-mine.yaml", "fresh"}
 
 
 @pytest.mark.parametrize("name", ["01-foo.yaml", "2024-notes.yaml"])

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from command_line import Run
 from disagg_serving.catalog import load_catalog
+from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.planning.rules import rules
 from disagg_serving.schemas import KINDS
 from factories import ROOT, STACKS
@@ -28,7 +29,7 @@ def test_catalog_lists_every_entry(disagg: Run, kind: str) -> None:
 
 def test_catalog_shows_entries_of_a_folder(disagg: Run, tmp_path: Path) -> None:
     """Entries of a user's own folder are listed with the others; a faulty one is named by its file."""
-    entry = (ROOT / "components/disagg_serving/catalog/models/qwen3-32b.yaml").read_text(encoding="utf-8")
+    entry = (PACKAGE_DIR / "models/qwen3-32b.yaml").read_text(encoding="utf-8")
     (tmp_path / "mine/models").mkdir(parents=True)
     (tmp_path / "mine/models/ours.yaml").write_text(entry.replace("id: qwen3-32b", "id: ours"), encoding="utf-8")
     assert disagg("catalog", "models", "--catalog-dir", "mine", cwd=tmp_path) == 0
@@ -76,7 +77,7 @@ def test_stack_files_match_their_schema() -> None:
 def test_catalogue_files_match_their_schema(kind: str) -> None:
     """Editors accept every file of the catalogue, too."""
     validator = Draft202012Validator(json.loads((ROOT / f"docs/schema/{kind}.schema.json").read_text(encoding="utf-8")))
-    files = list((ROOT / f"components/disagg_serving/catalog/{kind}s").glob("*.yaml"))
+    files = list((PACKAGE_DIR / f"{kind}s").glob("*.yaml"))
     assert len(files) > 2
     for file in files:
         data = json.loads(json.dumps(yaml.safe_load(file.read_text(encoding="utf-8")), default=str))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from disagg_serving.errors import SpecError, ToolError
+from disagg_serving.errors import ToolError
 from disagg_serving.preview.graph import COMPUTED, SECRET
 from disagg_serving.preview.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
@@ -99,9 +99,10 @@ def test_node_tags_bring_their_policy() -> None:
 @pytest.mark.parametrize(
     ("cluster", "type_token", "expected"),
     [
-        ({"creatorAdmin": False, "adminRoleArns": ["arn:aws:iam::1:role/x"]}, "aws:eks/cluster:Cluster",
+        ({"creatorAdmin": False, "adminRoleArns": ["arn:aws:iam::123456789012:role/x"]}, "aws:eks/cluster:Cluster",
          {"accessConfig": {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}}),
-        ({"permissionsBoundaryArn": "arn:aws:iam::1:policy/b"}, "aws:iam/role:Role", {"permissionsBoundary": "arn:aws:iam::1:policy/b"}),
+        ({"permissionsBoundaryArn": "arn:aws:iam::123456789012:policy/b"}, "aws:iam/role:Role",
+         {"permissionsBoundary": "arn:aws:iam::123456789012:policy/b"}),
         ({}, "aws:iam/role:Role", None),
     ],
 )  # fmt: skip
@@ -202,55 +203,6 @@ def test_token_goes_into_a_secret_and_nowhere_else() -> None:
     assert all("secretKeyRef" in json.dumps(w.inputs) and SECRET not in json.dumps(w.inputs) for w in workloads)
 
 
-def test_network_cluster_and_controller_alone() -> None:
-    """Each part can be used alone in a program of one's own."""
-
-    def program() -> None:
-        from disagg_serving.resources import Cluster, Lws, Network
-
-        network = Network("net", {"zones": ["eu-west-1a", "eu-west-1b"], "cluster_name": "own"})
-        cluster = Cluster("own", {"vpc_id": network.vpc_id, "subnet_ids": network.private_subnet_ids}, pulumi.ResourceOptions(depends_on=[network]))
-        Lws("lws", {"replicas": 3}, pulumi.ResourceOptions(providers=[cluster.provider]))
-
-    graph = program_graph(program)
-    assert one(graph, "eks:index:Cluster").inputs["name"] == "own"
-    assert one(graph, "kubernetes:helm.sh/v4:Chart").inputs["values"] == {"replicaCount": 3}
-    assert len(graph.of_type("aws:ec2/subnet:Subnet")) == 4
-
-
-def test_environment_alone() -> None:
-    """The façade takes the spec's fields in snake_case and secrets as inputs."""
-
-    def program() -> None:
-        from disagg_serving.resources import Environment
-
-        Environment(
-            "own",
-            {
-                "network": {"zones": ["us-east-1a", "us-east-1b"]},
-                "models": [{"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}, "weights": {"token_key": "hf"}}],
-                "secrets": {"hf": pulumi.Output.secret("marked")},
-            },
-        )
-
-    graph = program_graph(program)
-    assert one(graph, "kubernetes:core/v1:Secret").inputs["stringData"] in (SECRET, {"token": SECRET})
-    assert "marked" not in repr(graph)
-
-
-def test_bad_input_of_a_component_is_a_message_with_every_reason() -> None:
-    """A component refuses bad args with all findings and without a traceback of ours."""
-
-    def program() -> None:
-        from disagg_serving.resources import ModelServing
-
-        ModelServing("m", {"model": {"name": "M x", "model": "qwen", "server": {"instance_type": "p5"}}, "zone": "us-east-1a"})
-
-    with pytest.raises(SpecError) as refused:
-        program_graph(program)
-    assert {f.path for f in refused.value.findings} >= {"models[0].name"}
-
-
 def test_missing_environment_is_a_message() -> None:
     """A stack without an environment stops with one sentence that names the key."""
     from disagg_serving.resources import deploy
@@ -270,3 +222,42 @@ def test_examples_plan_cleanly(folder: str) -> None:
         assert plan.layout is not None
         assert plan.layout.pools
         assert plan.graph.of_type("kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet")
+
+
+def test_stack_reference_with_subnets_of_ones_own() -> None:
+    """Given subnets win over the other stack's, everything else still comes from it."""
+    network = {"gpuZone": "us-east-1a", "existing": {"gpuSubnetIds": ["subnet-9"]}}
+    graph = environment_graph(environment(cluster=None, existingCluster={"stackReference": "acme/disagg-serving/x"}, network=network))
+    spec = one(graph, "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]
+    assert spec["subnetSelectorTerms"] == [{"id": "subnet-9"}]
+    assert spec["role"] == COMPUTED
+
+
+def test_administrators_of_two_accounts_with_one_role_name() -> None:
+    """No administrator is lost where roles of two accounts have the same name."""
+    arns = ["arn:aws:iam::111111111111:role/platform", "arn:aws:iam::222222222222:role/platform"]
+    entries = one(environment_graph(environment(cluster={"adminRoleArns": arns})), "eks:index:Cluster").inputs["accessEntries"]
+    assert [e["principalArn"] for e in entries.values()] == arns
+
+
+def test_a_renewed_reservation_keeps_pools_and_pods() -> None:
+    """Another reservation id changes the NodeClass's terms and no name: pools, selectors and pods stay."""
+
+    def graph_with(*ids: str) -> Any:
+        capacity = {"type": "reserved", "reservationIds": list(ids), "nodes": 1}
+        return environment_graph(environment(aggregated(server={"instanceType": "p5.48xlarge", "capacity": capacity})))
+
+    before, after = graph_with("cr-0123456789abcdef0"), graph_with("cr-0123456789abcdef0", "cr-0fedcba9876543210")
+    assert list(before.resources) == list(after.resources)
+    changed = [r.type for urn, r in before.resources.items() if r.inputs != after.resources[urn].inputs]
+    assert changed == ["kubernetes:eks.amazonaws.com/v1:NodeClass"]
+
+
+def test_adding_a_large_model_does_not_drift_running_nodes() -> None:
+    """The NodeClass of an instance type stays the same when a model with far larger weights joins it."""
+    large = aggregated(
+        name="glm", model="glm-5-fp8", maxModelLen=65536, server={"instanceType": "p5.48xlarge", "tensorParallel": 8, "pipelineParallel": 2}
+    )
+    node_class = "kubernetes:eks.amazonaws.com/v1:NodeClass"
+    small, both = environment_graph(environment(model())), environment_graph(environment(model(), large))
+    assert one(small, node_class).inputs == one(both, node_class).inputs

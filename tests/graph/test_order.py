@@ -67,8 +67,8 @@ def test_no_cycles(stack: str) -> None:
 def test_admin_access_is_part_of_the_cluster() -> None:
     """Administrators' access entries are arguments of the cluster component, so the provider that needs them comes after them."""
     entries = one(stack_graph("prod"), CLUSTER).inputs["accessEntries"]
-    assert entries["platform"]["principalArn"] == "arn:aws:iam::123456789012:role/platform"
-    assert entries["platform"]["accessPolicies"]["admin"]["accessScope"] == {"type": "cluster"}
+    assert entries["123456789012-role-platform"]["principalArn"] == "arn:aws:iam::123456789012:role/platform"
+    assert entries["123456789012-role-platform"]["accessPolicies"]["admin"]["accessScope"] == {"type": "cluster"}
 
 
 def test_pools_get_time_to_drain() -> None:
@@ -102,7 +102,7 @@ def test_namespaces_come_before_what_is_in_them() -> None:
     """Every object in a namespace that we make requires that namespace."""
     graph = environment_graph(environment(aggregated(name="a"), aggregated(name="b")))
     for name in ("a", "b"):
-        (namespace,) = [r for r in graph.of_type("kubernetes:core/v1:Namespace") if r.name == name]
+        (namespace,) = [r for r in graph.of_type("kubernetes:core/v1:Namespace") if r.name == f"test-{name}/{name}"]
         inside = [r for r in graph.resources.values() if r.inputs.get("metadata", {}).get("namespace") == name]
         assert len(inside) == 4
         assert all(namespace.urn in graph.requires(r.urn) for r in inside)

@@ -355,7 +355,9 @@ def test_manifests_say_what_the_planner_assumes(case: str) -> None:
         interfaces = node_class["advancedNetworking"]["networkInterfaces"]
         assert sum(i["interfaceType"] == "efa-only" for i in interfaces) == pool.room.efa
         assert mib(node_class["ephemeralStorage"]["size"]) / 1024 < pool.room.disk_gib
-        assert tuple(t["id"] for t in node_class.get("capacityReservationSelectorTerms", [])) == pool.reservation_ids
+        assert tuple(t["id"] for t in node_class.get("capacityReservationSelectorTerms", [])) == next(
+            c.reservation_ids for c in shape.node_classes if c.name == pool.node_class
+        )
 
 
 def requests(pod: dict[str, Any], *, worker: bool) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Level, ToolError
-from ..spec.stack_file import StackFile, find_project
+from ..spec.stack_file import find_project
 from .common import emit, find_input, on_terminal, terminal_width
 
 
@@ -35,22 +35,20 @@ def plan(
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
 ) -> int:
     """Record the stack's whole program offline: resources, placement, cost and checks."""
-    from ..preview.plan import fails, make_plan  # noqa: PLC0415
+    from ..preview.plan import fails, make_plan, make_plans  # noqa: PLC0415
 
     if all_stacks == (stack is not None):
         raise ToolError("give the name of a stack, or --all")
-    files: list[StackFile]
     if stack is not None:
         given = find_input(stack)
         if given.project is None or given.file.bare:
             raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
-        project, files = given.project, [given.file]
+        plans = [make_plan(given.project, given.file)]
     else:
         project = find_project(Path.cwd())
-        files = [project.stack_file(name) for name in project.stacks()]
-        if not files:
+        if not project.stacks():
             raise ToolError("this project has no stack files")
-    plans = [make_plan(project, file) for file in files]
+        plans = make_plans(project, project.stacks())
     if output_format is PlanFormat.JSON:
         from ..preview.output.json import render_json  # noqa: PLC0415
 

@@ -31,7 +31,6 @@ def build_model_base(served: Served, token: Any = SECRET_PLACEHOLDER) -> list[di
             "metadata": {"name": priority_class(served), "labels": _labels(served)},
             "value": PRIORITY,
             "preemptionPolicy": "Never",
-            "globalDefault": False,
             "description": f"Serving pods of {model.name}: ahead of ordinary pods in the queue, never evicting others.",
         },
         {

@@ -21,7 +21,7 @@ def cost_of(layout: Layout) -> dict[str, Any]:
     Lines without a known price have null amounts and say why; the totals then are what is known. `asOf` is the oldest price's day.
     """
     lines = [_pool_line(name, groups_instance, len(nodes), capacity) for name, groups_instance, nodes, capacity in _pools(layout)]
-    lines += _fixed_lines(layout)
+    lines += _existing_nodes(layout) + _fixed_lines(layout)
     known = [line for line in lines if line["perHour"] is not None]
     total = sum(line["perHour"] for line in known)
     return {
@@ -43,17 +43,22 @@ def _pools(layout: Layout) -> list[tuple[str, Instance, list[Any], str]]:
     return found
 
 
+def _existing_nodes(layout: Layout) -> list[dict[str, Any]]:
+    note = "they exist already, so they are not counted"
+    return [_line(name, name, len(nodes), None, note) for name, pool, nodes in place(layout) if pool is None]
+
+
 def _pool_line(name: str, instance: Instance, count: int, capacity: str) -> dict[str, Any]:
     if capacity == "spot":
-        return _line(name, f"{instance.id} spot", count, None, "spot prices change by the hour and are not in the catalogue")
+        return _line(name, f"{instance.id} spot, {name}", count, None, "spot prices change by the hour and are not in the catalogue")
     price, note = instance.on_demand, ""
     if capacity == "reserved":
         note = "on-demand price: what an On-Demand Capacity Reservation costs; a Capacity Block is prepaid"
     if price is None:
         price, note = instance.capacity_block, "no on-demand price is listed; this is a Capacity Block's"
     if price is None:
-        return _line(name, instance.id, count, None, "no price is listed")
-    return _line(name, instance.id, count, price, note)
+        return _line(name, f"{instance.id}, {name}", count, None, "no price is listed")
+    return _line(name, f"{instance.id}, {name}", count, price, note)
 
 
 def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:

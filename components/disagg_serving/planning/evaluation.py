@@ -12,7 +12,7 @@ from ..spec import EnvironmentSpec
 from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
 from ..spec.validation import try_parse
 from .layout import build_layout, resolve
-from .rules import Stage, Subject, run_stage
+from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
 from .shapes import Layout
 
 
@@ -46,7 +46,7 @@ def evaluate_file(file: StackFile, base: Path) -> Evaluation:
     data = file.environment
     if isinstance(data, dict) and file.stack and "name" not in data:
         data = {"name": file.stack, **data}
-    found = evaluate(data, base, region=file.region, secrets=None if file.bare else file.secrets)
+    found = evaluate(data, base, NO_STACK if file.bare else StackContext(file.region, file.secrets, frozenset(file.config)))
     region = file.config.get("aws:region")
     if region is not None and not isinstance(region, str):
         odd = Finding("stack-file", Level.ERROR, "aws:region", "is not a text", region, "the name of a region, for example us-east-1")
@@ -56,24 +56,21 @@ def evaluate_file(file: StackFile, base: Path) -> Evaluation:
     return replace(found, findings=named)
 
 
-def evaluate(data: Any, base: Path, *, region: str | None = None, secrets: frozenset[str] | None = None) -> Evaluation:
+def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluation:
     """Check the mapping below `disagg-serving:environment`."""
-    spec, findings = try_parse(EnvironmentSpec, data)
-    if spec is None:
-        return Evaluation(sort_findings(findings))
-    return evaluate_spec(spec, base, region=region, secrets=secrets, found=findings)
+    parsed = try_parse(EnvironmentSpec, data)
+    if parsed.spec is None:
+        return Evaluation(sort_findings(parsed.findings))
+    found = evaluate_spec(parsed.spec, base, stack)
+    if not parsed.findings:
+        return found
+    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed.findings)
+    return Evaluation(sort_findings([*parsed.findings, *about_the_rest]), parsed.spec)
 
 
-def evaluate_spec(
-    spec: EnvironmentSpec,
-    base: Path,
-    *,
-    region: str | None = None,
-    secrets: frozenset[str] | None = None,
-    found: list[Finding] | None = None,
-) -> Evaluation:
-    """Check a spec that was built in Python. `found` are findings that its form has shown already."""
-    findings = list(found or [])
+def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_STACK) -> Evaluation:
+    """Check a spec that was built in Python."""
+    findings: list[Finding] = []
     try:
         catalog = load_catalog(spec.catalog_dirs, base)
     except SpecError as problem:
@@ -81,12 +78,11 @@ def evaluate_spec(
         catalog = Catalog()
     served, unknown = resolve(spec, catalog, base)
     findings += unknown
-    subject = Subject(spec, catalog, served, region, secrets)
+    subject = Subject(spec, catalog, served, stack)
     try:
         findings += run_stage(subject, Stage.FORM)
     except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads
         findings += problem.findings
-    findings = _without_guesses(findings, found or [])
     if has_errors(findings):
         return Evaluation(sort_findings(findings), spec)
     layout = build_layout(spec, served)
@@ -97,7 +93,7 @@ def evaluate_spec(
 def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Finding]:
     """Drop what rules say about places whose faulty value was left out."""
     gone = [f.path for f in faulty if f.id != "unknown-key"]
-    return [f for f in findings if f in faulty or not any(_within(f.path, path) for path in gone)]
+    return [f for f in findings if not any(_within(f.path, path) for path in gone)]
 
 
 def _within(path: str, place: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +18,9 @@ SCRATCH_GIB = 20
 """Local disk besides the weights: logs, compile caches."""
 SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB = 1000, 1024
 """Requests of the routing sidecar on decode pods; they come on top of the engine's share."""
-SMALLEST_NODE_DISK_GIB = 100
+NODE_DISK_GIB = 2048
+"""Disk that a NodeClass asks for, at most half of the NVMe: more than the pods of any catalogued model need, because a new size
+drifts all nodes and so must not follow from the models."""
 SHM_GIB, LARGE_SHM_GIB, SMALL_POD_GPUS = 20, 64, 4
 """Shared memory up to four GPUs and above: what llm-d uses for tensor parallelism, and the least of the samples for whole nodes."""
 
@@ -154,7 +155,6 @@ class Pool:
     instance: Instance
     node_class: str
     capacity_type: str
-    reservation_ids: tuple[str, ...]
     zone: str
     max_nodes: int
     path: str
@@ -232,13 +232,15 @@ def weights_disk_gib(facts: Model) -> int:
 
 def pool_name(role: RoleName, instance: Instance, capacity: CapacitySpec) -> str:
     """Name of the NodePool that a role's pods select; it depends on nothing but role, type and capacity source."""
-    source = "" if capacity.type == "on-demand" else f"-{_source(capacity)}"
-    return f"{role}-{_dashed(instance.id)}{source}"
+    return f"{role}-{_dashed(instance.id)}{'' if capacity.type == 'on-demand' else f'-{capacity.type}'}"
 
 
 def node_class_name(instance: Instance, capacity: CapacitySpec) -> str:
-    """Name of the NodeClass of an instance type and its reservations; never `default`, which Auto Mode owns."""
-    return _dashed(instance.id) + (f"-{_source(capacity)}" if capacity.reservation_ids else "")
+    """Name of the NodeClass of an instance type, reserved or not; never `default`, which Auto Mode owns.
+
+    The reservations' ids are not in it: a renewed reservation must not replace pools and pods.
+    """
+    return _dashed(instance.id) + ("-reserved" if capacity.type == "reserved" else "")
 
 
 def role_taints(role: RoleName) -> list[dict[str, str]]:
@@ -263,7 +265,6 @@ def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, i
                 instance=group.instance,
                 node_class=node_class_name(group.instance, capacity),
                 capacity_type=capacity.type,
-                reservation_ids=tuple(sorted(set(capacity.reservation_ids))),
                 zone=zone,
                 max_nodes=max(given, default=nodes_needed[group.pool]),
                 path=group.path,
@@ -279,22 +280,22 @@ def build_node_classes(groups: Sequence[Group]) -> list[NodeClass]:
     classes: dict[str, NodeClass] = {}
     for group in groups:
         name = node_class_name(group.instance, group.spec.capacity)
-        ids = tuple(sorted(set(group.spec.capacity.reservation_ids)))
-        disk = max(_node_disk(group), classes[name].disk_gib if name in classes else 0)
-        classes[name] = NodeClass(name, group.instance, ids, disk)
+        known = classes.get(name, NodeClass(name, group.instance, (), 0))
+        ids = tuple(sorted({*known.reservation_ids, *group.spec.capacity.reservation_ids}))
+        classes[name] = NodeClass(name, group.instance, ids, max(_node_disk(group), known.disk_gib))
     return [classes[name] for name in sorted(classes)]
 
 
 def _node_disk(group: Group) -> int:
-    """Disk of a node full of such pods, in steps that double: a new size drifts all nodes, so replicas must not change it.
+    """Disk of a node: a constant of the type unless its pods need more; then in steps that double.
 
     Below the NVMe, because Auto Mode uses the instance store only while the asked size is smaller (aws: fast model loading).
     """
-    pods = max(1, group.instance.gpu.count // max(1, group.engine_requests.gpus))
-    ask, size = pods * group.pod_requests.disk_gib, SMALLEST_NODE_DISK_GIB
-    while size < ask:
+    nvme, pods = group.instance.allocatable.nvme_gib, max(1, group.instance.gpu.count // max(1, group.engine_requests.gpus))
+    size = min(NODE_DISK_GIB, nvme // 2)
+    while size < pods * group.pod_requests.disk_gib:
         size *= 2
-    return min(size, group.instance.allocatable.nvme_gib - 1)
+    return min(size, nvme - 1)
 
 
 def _share(allocatable: float, gpus: int, instance: Instance) -> int:
@@ -314,15 +315,6 @@ def _tolerations(name: RoleName, role: RoleSpec, *, made: bool) -> list[dict[str
     if made:
         return [{"key": t["key"], "operator": "Equal", "value": t["value"], "effect": t["effect"]} for t in role_taints(name)]
     return [t.model_dump(exclude_none=True) for t in role.tolerations] or [{"key": labels.GPU, "operator": "Exists", "effect": "NoSchedule"}]
-
-
-def _source(capacity: CapacitySpec) -> str:
-    ids = sorted(set(capacity.reservation_ids))
-    if capacity.type != "reserved" and not ids:
-        return capacity.type
-    if len(ids) == 1:
-        return _dashed(ids[0].lower())
-    return f"reserved-{zlib.crc32(','.join(ids).encode()):08x}"
 
 
 def _dashed(text: str) -> str:

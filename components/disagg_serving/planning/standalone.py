@@ -6,14 +6,44 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..catalog import Catalog
+from ..errors import Finding, Level
+from ..spec import ClusterSpec, EnvironmentSpec, ExistingClusterSpec, NetworkSpec
 from .evaluation import Evaluation, evaluate
+from .rules import Subject, rules
 
 _GIVEN = {"kubeconfig": "given", "nodeRole": "given", "securityGroupIds": ["sg-0"]}
 """What the component gets as inputs of its own; the checks only want to know that it is there."""
 
 
+def check_network(network: NetworkSpec) -> list[Finding]:
+    """Findings about a network that is not part of a whole environment."""
+    made = network.existing is None
+    ids = {"network-zones"} if made else {"network-existing"}
+    spec = EnvironmentSpec.model_construct(network=network, cluster=None, existing_cluster=None, models=[])
+    return [f for f in _run(spec, ids) if not f.path.startswith("network.existing.")] if not made else _run(spec, ids)
+
+
+def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | None, made_in: Mapping[str, Any]) -> list[Finding]:
+    """Findings about a cluster that is not part of a whole environment; `made_in` are the inputs that a made one stands on."""
+    spec = EnvironmentSpec.model_construct(network=NetworkSpec(), cluster=cluster, existing_cluster=existing, models=[])
+    findings = _run(spec, {"cluster-source", "creator-admin", "api-endpoint", "kubernetes-version"})
+    if existing is None:
+        findings += [
+            Finding("missing", Level.ERROR, key, "is required to make a cluster", None, "", "add it")
+            for key, value in made_in.items()
+            if value is None
+        ]
+    return findings
+
+
+def _run(spec: EnvironmentSpec, ids: set[str]) -> list[Finding]:
+    subject = Subject(spec, Catalog(), [])
+    return [finding for r in rules() if r.id in ids for finding in r.run(subject)]
+
+
 def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a component knows)
-    models: Sequence[Mapping[str, Any]],
+    models: Any,
     zone: str | None,
     base: Path,
     *,
@@ -25,7 +55,7 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
     environment: dict[str, Any] = {
         "existingCluster": {**_GIVEN, "autoMode": auto_mode},
         "network": {"existing": {"gpuSubnetIds": ["subnet-0"]}},
-        "models": [dict(m) for m in models],
+        "models": list(models) if isinstance(models, (list, tuple)) else models,
         "catalogDirs": list(catalog_dirs),
     }
     if zone is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import Finding, Level, sort_findings
+from ..errors import Finding, Level, SpecError, ToolError, sort_findings
 from ..planning.cost import cost_of
 from ..planning.evaluation import evaluate_file
 from ..planning.layout import merge_layouts
@@ -67,6 +67,8 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     Failed checks do not stop the recording as long as the spec is whole enough for one. Raises SpecError when a program of the
     user's own refuses its input.
     """
+    if project.runtime != "python":
+        raise ToolError(f"the program of {project.name} is written for {project.runtime}; only Python programs can be recorded")
     known = None if _no_environment(file) else evaluate_file(file, project.root)
     if known is not None and known.layout is None:
         return Plan(project.name, file.stack, Graph(), known.findings)
@@ -75,13 +77,24 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     config = {**_defaults(project), **file.config}
     if file.environment is not None:
         config[ENVIRONMENT_KEY] = file.environment
-    recording = record(project.root, project.name, file.stack, config, file.secrets)
+    recording = record(project.program, project.name, file.stack, config, file.secrets)
     if known is not None:
         return Plan(project.name, file.stack, recording.graph, known.findings, known.layout)
     # a program of the user's own: its components know what they were given
     findings = sort_findings(f for e in recording.evaluations for f in e.findings)
     layout = merge_layouts([e.layout for e in recording.evaluations if e.layout is not None])
     return Plan(project.name, file.stack, recording.graph, findings, layout)
+
+
+def make_plans(project: Project, stacks: Sequence[str]) -> list[Plan]:
+    """Plans of several stacks; one that cannot be read or refuses its input is shown with the reasons and does not hide the others."""
+    plans = []
+    for stack in stacks:
+        try:
+            plans.append(make_plan(project, project.stack_file(stack)))
+        except SpecError as problem:
+            plans.append(Plan(project.name, stack, Graph(), problem.findings))
+    return plans
 
 
 def _no_environment(file: StackFile) -> bool:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pulumi
 
-from ..errors import Finding, Level, SpecError
+from ..errors import Finding, Level, SpecError, did_you_mean
 from ..planning.evaluation import Evaluation
 from ..planning.shapes import Layout
 
-NAMESPACED = ("metadata", "namespace")
 POOL_DELETE_TIMEOUT = "45m"
 """A NodePool is gone when its nodes are: pods may drain and instances shut down meanwhile."""
 
@@ -30,31 +29,65 @@ class KubernetesObject(pulumi.CustomResource):
     Its type token is that of pulumi-kubernetes' typed class, so state and diffs are the same as with one.
     """
 
-    def __init__(self, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
-        """Declare `manifest`; the resource is named `namespace/name` or `name`."""
+    def __init__(self, owner: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        """Declare `manifest` as `owner/name`: URNs hold no parent's name, so a component's own name keeps two of them apart."""
         group, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
         token = f"kubernetes:{'core/v1' if group == 'v1' else group}:{kind}"
-        name = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
+        name = f"{owner}/{metadata['name']}"
         secret = pulumi.ResourceOptions(additional_secret_outputs=["data", "stringData"]) if kind == "Secret" else None
         defaults = pulumi.ResourceOptions(version=kubernetes_sdk_version())
         super().__init__(token, name, dict(manifest), pulumi.ResourceOptions.merge(pulumi.ResourceOptions.merge(defaults, opts), secret))
 
 
 def declare(
+    owner: str,
     manifests: Iterable[Mapping[str, Any]],
     parent: pulumi.Resource,
     depends_on: Iterable[pulumi.Resource] = (),
     delete_timeout: str | None = None,
 ) -> list[KubernetesObject]:
-    """Declare objects below `parent`, each after `depends_on`."""
+    """Declare objects of the component `parent`, which is called `owner`, each after `depends_on`."""
     after = list(depends_on)
     timeouts = pulumi.CustomTimeouts(delete=delete_timeout) if delete_timeout else None
-    return [KubernetesObject(m, pulumi.ResourceOptions(parent=parent, depends_on=after, custom_timeouts=timeouts)) for m in manifests]
+    return [KubernetesObject(owner, m, pulumi.ResourceOptions(parent=parent, depends_on=after, custom_timeouts=timeouts)) for m in manifests]
 
 
 def project_folder() -> Path:
     """Where relative paths of a program's specs start: the folder that Pulumi runs it in."""
     return Path.cwd()
+
+
+def take(args: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """The arguments of a component as a dict.
+
+    Raises ChecksFailed when a key is unknown or missing, or when a plain value is an Output.
+    """
+    if not isinstance(args, Mapping):
+        raise ChecksFailed([Finding("schema", Level.ERROR, "args", "is not a mapping", type(args).__name__, kind.__name__)])
+    known, required = sorted(kind.__annotations__), kind.__required_keys__  # type: ignore[attr-defined]
+    findings = [
+        Finding("unknown-key", Level.ERROR, key, "is not a known key", None, ", ".join(known), did_you_mean(key, known))
+        for key in args
+        if key not in known
+    ]
+    findings += [
+        Finding("missing", Level.ERROR, key, "is required", None, "", f"add it; see {kind.__name__}") for key in sorted(required - set(args))
+    ]
+    if findings:
+        raise ChecksFailed(findings)
+    return dict(args)
+
+
+def plain(value: Any, path: str) -> Any:
+    """A value that must be known before deployment. Raises ChecksFailed where an Output stands in it."""
+    if isinstance(value, pulumi.Output):
+        fix = "give a plain value; ids and names from other resources have inputs of their own"
+        raise ChecksFailed([Finding("schema", Level.ERROR, path, "is an Output, which only the deployment knows", None, "a plain value", fix)])
+    if isinstance(value, Mapping):
+        return {key: plain(inner, f"{path}.{key}") for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner, f"{path}[{i}]") for i, inner in enumerate(value)]
+    return value
 
 
 watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)
@@ -75,6 +108,23 @@ def checked(evaluation: Evaluation) -> Layout:
         return evaluation.require_layout()
     except SpecError as problem:
         raise refused(problem) from None
+
+
+def checked_part(findings: list[Finding]) -> None:
+    """Log warnings about a part. Raises ChecksFailed when there are errors."""
+    for finding in findings:
+        if finding.level is Level.WARNING:
+            pulumi.log.warn(finding.sentence())
+    errors = [f for f in findings if f.level is Level.ERROR]
+    if errors:
+        raise ChecksFailed(errors)
+
+
+def id_terms(ids: Any) -> Any:
+    """Selector terms of a NodeClass by id; the list, or its entries, may be Outputs."""
+    if isinstance(ids, (list, tuple)):
+        return [{"id": i} for i in ids]
+    return pulumi.Output.from_input(ids).apply(lambda known: [{"id": i} for i in known])
 
 
 class ChecksFailed(pulumi.RunError):

@@ -1,6 +1,7 @@
 """The EKS Auto Mode cluster with its roles, key and access; or a cluster that exists."""
 
 import json
+import re
 from typing import Any, NotRequired
 
 import pulumi
@@ -9,10 +10,11 @@ import pulumi_kubernetes as k8s
 from .. import labels
 from ..errors import SpecError
 from ..manifests.node_pools import NodeIdentity
+from ..planning.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
 from ..spec.validation import parse
 from . import iam
-from .base import refused
+from .base import checked_part, id_terms, plain, refused, take
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -55,13 +57,14 @@ class Cluster(pulumi.ComponentResource):
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
-        plain: dict[str, Any] = dict(args)
-        given = {key: plain.pop(key, None) for key in ("existing", "vpc_id", "subnet_ids", "gpu_subnet_ids", "node_role_name", "node_tags")}
+        fields = take(args, ClusterArgs)
+        given = {key: fields.pop(key, None) for key in ("existing", "vpc_id", "subnet_ids", "gpu_subnet_ids", "node_role_name", "node_tags")}
         try:
-            spec = parse(ClusterSpec, plain)
-            existing = parse(ExistingClusterSpec, given["existing"]) if given["existing"] is not None else None
+            spec = parse(ClusterSpec, plain(fields, "args"))
+            existing = parse(ExistingClusterSpec, plain(given["existing"], "existing")) if given["existing"] is not None else None
         except SpecError as problem:
             raise refused(problem) from None
+        checked_part(check_cluster(None if existing else spec, existing, made_in={k: given[k] for k in ("vpc_id", "subnet_ids")}))
         self._name, self.context = name, existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
@@ -71,7 +74,8 @@ class Cluster(pulumi.ComponentResource):
         elif existing.kubeconfig:
             self._from_kubeconfig(existing)
         elif existing.stack_reference:
-            subnets = subnets or self._from_stack(existing)
+            theirs = self._from_stack(existing)
+            subnets = theirs if subnets is None else subnets
         else:
             self._look_up(existing, given["node_role_name"])
         self.kubeconfig = pulumi.Output.secret(self.kubeconfig)
@@ -109,7 +113,7 @@ class Cluster(pulumi.ComponentResource):
         if given["node_tags"]:
             policies.append(aws.iam.RolePolicy(f"{name}-node-tags", role=role.name, policy=iam.node_tags_policy(spec.partition), opts=below))
         admins = {
-            arn.rsplit("/", 1)[-1]: eks.AccessEntryArgs(
+            entry_name(arn): eks.AccessEntryArgs(
                 principal_arn=arn,
                 access_policies={
                     "admin": eks.AccessPolicyAssociationArgs(
@@ -200,16 +204,17 @@ class Cluster(pulumi.ComponentResource):
         self.cluster_name = pulumi.Output.from_input(existing.name or "")
         self.kubeconfig = pulumi.Output.from_input(existing.kubeconfig or "")
         self.node_role_name = pulumi.Output.from_input(existing.node_role or "")
-        self._identifier = existing.context or existing.kubeconfig
+        # not the path or context, whose change would replace everything in the cluster
+        self._identifier = self._name
 
     def _look_up(self, existing: ExistingClusterSpec, given_role: str | None) -> None:
         import pulumi_aws as aws  # noqa: PLC0415
 
-        name = existing.name or ""
+        name, region = existing.name or "", pulumi.Config("aws").get("region")
         found = aws.eks.get_cluster_output(name=name, opts=pulumi.InvokeOutputOptions(parent=self))
         self.cluster_name = pulumi.Output.from_input(name)
         self.kubeconfig = pulumi.Output.all(found.endpoint, found.certificate_authorities).apply(
-            lambda v: exec_kubeconfig(name, v[0], v[1][0]["data"])
+            lambda v: exec_kubeconfig(existing, region, v[0], v[1][0]["data"])
         )
         self._identifier = name
         if existing.node_role or not existing.auto_mode:
@@ -222,27 +227,33 @@ class Cluster(pulumi.ComponentResource):
         self.cluster_name = other.require_output("clusterName")
         self.kubeconfig = other.require_output("kubeconfig")
         self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else other.require_output("nodeRoleName")
-        self._identifier = existing.stack_reference
+        self._identifier = self._name
         return other.require_output("gpuSubnetIds")
 
     def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> NodeIdentity:
         groups = [{"id": i} for i in existing.security_group_ids] if existing else []
         return NodeIdentity(
             role=self.node_role_name,
-            subnet_terms=_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],
+            subnet_terms=id_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],
             security_group_terms=groups or [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
         )
 
 
-def exec_kubeconfig(name: str, endpoint: str, authority: str) -> str:
+def entry_name(arn: str) -> str:
+    """A name for a role's access entry: account and role, since two accounts may have roles of one name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", arn.split(":", 4)[-1]).strip("-")
+
+
+def exec_kubeconfig(existing: ExistingClusterSpec, region: str | None, endpoint: str, authority: str) -> str:
     """A kubeconfig whose token the AWS command line makes on use, so that none is stored."""
-    user = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1beta1",
-            "command": "aws",
-            "args": ["eks", "get-token", "--cluster-name", name],
-        }
-    }
+    name = existing.name or ""
+    args = ["eks", "get-token", "--cluster-name", name]
+    args += ["--region", region] if region else []
+    args += ["--role-arn", existing.deployer_role_arn] if existing.deployer_role_arn else []
+    run: dict[str, Any] = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws", "args": args}
+    if existing.deployer_profile:
+        run["env"] = [{"name": "AWS_PROFILE", "value": existing.deployer_profile}]
+    user = {"exec": run}
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -253,12 +264,6 @@ def exec_kubeconfig(name: str, endpoint: str, authority: str) -> str:
             "current-context": name,
         }
     )
-
-
-def _terms(subnets: Any) -> Any:
-    if isinstance(subnets, (list, tuple)):
-        return [{"id": s} for s in subnets]
-    return pulumi.Output.from_input(subnets).apply(lambda ids: [{"id": i} for i in ids])
 
 
 def _raw_features(spec: ClusterSpec) -> Any:

@@ -7,7 +7,7 @@ import pulumi
 
 from ..planning.evaluation import evaluate
 from ..planning.shapes import Layout
-from .base import checked, project_folder
+from .base import checked, plain, project_folder, take
 from .cluster import Cluster
 from .lws import Lws
 from .node_pools import NodePools
@@ -27,9 +27,9 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        plain: dict[str, Any] = dict(args)
-        secrets = plain.pop("secrets", {})
-        self._declare(name, checked(evaluate({"name": name, **plain}, project_folder())), secrets, opts)
+        fields = take(args, EnvironmentArgs)
+        secrets = fields.pop("secrets", {})
+        self._declare(name, checked(evaluate({"name": name, **plain(fields, "args")}, project_folder())), secrets, opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, secrets: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> "Environment":
@@ -71,7 +71,7 @@ class Environment(pulumi.ComponentResource):
         for served in layout.served:
             key = served.spec.weights.token_key
             self.models[served.spec.name] = ModelServing.of_layout(
-                served.spec.name, layout, served, secrets.get(key) if key else None, pulumi.ResourceOptions.merge(in_cluster, after)
+                f"{name}-{served.spec.name}", layout, served, secrets.get(key) if key else None, pulumi.ResourceOptions.merge(in_cluster, after)
             )
         self.outputs: dict[str, Any] = {
             "kubeconfig": self.cluster.kubeconfig,

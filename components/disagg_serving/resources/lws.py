@@ -1,7 +1,7 @@
 """The LeaderWorkerSet controller from its chart."""
 
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import NotRequired
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -10,7 +10,7 @@ from ..errors import SpecError
 from ..manifests.lws import CHART_RELEASE, build_lws_base, chart_values
 from ..spec import LwsSpec
 from ..spec.validation import parse
-from .base import declare, refused
+from .base import declare, plain, refused, take
 from .spec_args import LwsSpecArgs
 
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
@@ -37,16 +37,17 @@ class Lws(pulumi.ComponentResource):
     def __init__(self, name: str, args: LwsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Lws", name, {}, opts)
-        plain: dict[str, Any] = dict(args)
-        provider = plain.pop("chart_provider", None)
+        fields = take(args, LwsArgs)
+        provider = fields.pop("chart_provider", None)
         try:
-            spec = parse(LwsSpec, plain)
+            spec = parse(LwsSpec, plain(fields, "args"))
         except SpecError as problem:
             raise refused(problem) from None
         if spec.install == "chart":
-            base = declare(build_lws_base(spec), self)
+            base = declare(name, build_lws_base(spec), self)
             k8s.helm.v4.Chart(
-                CHART_RELEASE,
+                f"{name}-lws",
+                name=CHART_RELEASE,
                 chart=spec.chart,
                 version=None if is_local(spec.chart) else spec.version,
                 namespace=spec.namespace,

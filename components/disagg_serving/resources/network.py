@@ -1,17 +1,17 @@
 """VPC, subnets, NAT gateways, routes and the S3 gateway endpoint; or the ids of existing ones."""
 
 from ipaddress import IPv4Network
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from .. import labels
 from ..errors import SpecError
+from ..planning.standalone import check_network
 from ..spec import NetworkSpec
 from ..spec.network import region_of
 from ..spec.validation import parse
-from .base import refused
+from .base import checked_part, plain, refused, take
 from .spec_args import NetworkSpecArgs
 
 SUBNET_BITS = 4
@@ -39,12 +39,13 @@ class Network(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the network. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Network", name, {}, opts)
-        plain: dict[str, Any] = dict(args)
-        cluster_name = plain.pop("cluster_name", name)
+        fields = take(args, NetworkArgs)
+        cluster_name = fields.pop("cluster_name", name)
         try:
-            spec = parse(NetworkSpec, plain)
+            spec = parse(NetworkSpec, plain(fields, "args"))
         except SpecError as problem:
             raise refused(problem) from None
+        checked_part(check_network(spec))
         self._name, self._tags = name, spec.tags
         if spec.existing:
             self.vpc_id = pulumi.Output.from_input(spec.existing.vpc_id or "")

@@ -8,7 +8,7 @@ import pulumi
 from ..manifests.node_pools import NodeIdentity, build_node_class, build_node_pool
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
-from .base import POOL_DELETE_TIMEOUT, checked, declare, project_folder
+from .base import POOL_DELETE_TIMEOUT, checked, declare, id_terms, plain, project_folder, take
 from .spec_args import ModelSpecArgs, NodePoolsSpecArgs
 
 
@@ -24,10 +24,10 @@ class NodePoolsArgs(TypedDict):
     node_role: Required[pulumi.Input[str]]
     """Name of the nodes' IAM role; it has an EC2 access entry with AmazonEKSAutoNodePolicy."""
 
-    subnet_ids: Required[Sequence[pulumi.Input[str]]]
+    subnet_ids: Required[pulumi.Input[Sequence[pulumi.Input[str]]]]
     """Private subnets in the zone."""
 
-    security_group_ids: Required[Sequence[pulumi.Input[str]]]
+    security_group_ids: Required[pulumi.Input[Sequence[pulumi.Input[str]]]]
     """Security groups that allow all traffic from and to themselves."""
 
     settings: NotRequired[NodePoolsSpecArgs]
@@ -47,14 +47,15 @@ class NodePools(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
+        given = take(args, NodePoolsArgs)
         evaluation = evaluate_models(
-            args["models"], args["zone"], project_folder(), settings=args.get("settings"), catalog_dirs=args.get("catalog_dirs", ())
+            plain(given["models"], "models"),
+            plain(given["zone"], "zone"),
+            project_folder(),
+            settings=plain(given.get("settings"), "settings"),
+            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
         )
-        identity = NodeIdentity(
-            role=args["node_role"],
-            subnet_terms=[{"id": i} for i in args["subnet_ids"]],
-            security_group_terms=[{"id": i} for i in args["security_group_ids"]],
-        )
+        identity = NodeIdentity(given["node_role"], id_terms(given["subnet_ids"]), id_terms(given["security_group_ids"]))
         self._declare(name, checked(evaluation), identity, opts)
 
     @classmethod
@@ -66,7 +67,7 @@ class NodePools(pulumi.ComponentResource):
 
     def _declare(self, name: str, layout: Layout, identity: NodeIdentity, opts: Any) -> None:
         super().__init__("disagg-serving:index:NodePools", name, {}, opts)
-        classes = declare((build_node_class(c, identity, layout.settings) for c in layout.node_classes), self)
-        declare((build_node_pool(p, layout.settings) for p in layout.pools), self, classes, POOL_DELETE_TIMEOUT)
+        classes = declare(name, (build_node_class(c, identity, layout.settings) for c in layout.node_classes), self)
+        declare(name, (build_node_pool(p, layout.settings) for p in layout.pools), self, classes, POOL_DELETE_TIMEOUT)
         self.pool_names = pulumi.Output.from_input([p.name for p in layout.pools])
         self.register_outputs({"poolNames": self.pool_names})

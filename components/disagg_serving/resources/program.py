@@ -3,6 +3,7 @@
 import pulumi
 
 from ..planning.evaluation import evaluate
+from ..planning.rules import StackContext
 from ..spec.stack_file import NAMESPACE
 from .base import checked, project_folder
 from .environment import Environment
@@ -18,7 +19,7 @@ def deploy() -> Environment:
     if data is None:
         raise pulumi.RunError(f"stack {pulumi.get_stack()} has no {NAMESPACE}:environment; `disagg schema` prints its keys")
     name = pulumi.get_stack()
-    layout = checked(evaluate({"name": name, **data}, project_folder(), region=pulumi.Config("aws").get("region")))
+    layout = checked(evaluate({"name": name, **data}, project_folder(), StackContext(pulumi.Config("aws").get("region"))))
     secrets = {key: config.require_secret(key) for key in sorted({m.weights.token_key for m in layout.spec.models if m.weights.token_key})}
     environment = Environment.of_layout(layout.spec.name, layout, secrets)
     for key, value in environment.outputs.items():

@@ -8,7 +8,7 @@ import pulumi
 from ..manifests.serving import build_model_base, build_model_workloads, service_name
 from ..planning.shapes import Layout, Served
 from ..planning.standalone import evaluate_models
-from .base import checked, declare, project_folder
+from .base import checked, declare, plain, project_folder, take
 from .spec_args import ModelSpecArgs
 
 
@@ -45,16 +45,16 @@ class ModelServing(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        layout = checked(
-            evaluate_models(
-                [args["model"]],
-                args.get("zone"),
-                project_folder(),
-                catalog_dirs=args.get("catalog_dirs", ()),
-                auto_mode=args.get("auto_mode", True),
-            )
+        given = take(args, ModelServingArgs)
+        evaluation = evaluate_models(
+            [plain(given["model"], "model")],
+            plain(given.get("zone"), "zone"),
+            project_folder(),
+            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+            auto_mode=given.get("auto_mode", True),
         )
-        self._declare(name, layout, layout.served[0], args.get("token"), opts, create_namespace=args.get("create_namespace", True))
+        layout = checked(evaluation)
+        self._declare(name, layout, layout.served[0], given.get("token"), opts, create_namespace=given.get("create_namespace", True))
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, served: Served, token: Any, opts: pulumi.ResourceOptions) -> "ModelServing":
@@ -69,9 +69,9 @@ class ModelServing(pulumi.ComponentResource):
             raise pulumi.RunError(f"{served.path}.weights.tokenKey: {served.spec.weights.token_key} is named, but no token is given")
         groups = layout.groups_of(served)
         base = build_model_base(served, pulumi.Output.secret(token))
-        namespace = declare((o for o in base if o["kind"] == "Namespace" and create_namespace), self)
-        rest = declare((o for o in base if o["kind"] != "Namespace"), self, namespace)
-        declare(build_model_workloads(groups), self, [*namespace, *rest])
+        namespace = declare(name, (o for o in base if o["kind"] == "Namespace" and create_namespace), self)
+        rest = declare(name, (o for o in base if o["kind"] != "Namespace"), self, namespace)
+        declare(name, build_model_workloads(groups), self, [*namespace, *rest])
         self.namespace = pulumi.Output.from_input(served.spec.kubernetes_namespace)
         self.service_names = pulumi.Output.from_input([service_name(g) for g in groups])
         self.register_outputs({"namespace": self.namespace, "serviceNames": self.service_names})

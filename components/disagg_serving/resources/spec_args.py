@@ -114,7 +114,7 @@ class ClusterSpecArgs(TypedDict):
     """AWS profile that the kubeconfig uses. Default: the caller's environment."""
 
     protect: NotRequired[bool]
-    """Guard cluster, network and key against deletion, in Pulumi and in EKS. To destroy: set false, `pulumi up`, `pulumi destroy`. Default: true."""
+    """Guard cluster and key against deletion, in Pulumi and in EKS. To destroy: set false, `pulumi up`, `pulumi destroy`. Default: true."""
 
     tags: NotRequired[Mapping[str, str]]
     """AWS tags on the cluster, its roles and key. Default: none."""
@@ -146,6 +146,12 @@ class ExistingClusterSpecArgs(TypedDict):
 
     partition: NotRequired[str]
     """Its AWS partition. Default: aws."""
+
+    deployer_role_arn: NotRequired[str]
+    """With name: role that the kubeconfig assumes. Default: the caller's own identity."""
+
+    deployer_profile: NotRequired[str]
+    """With name: AWS profile that the kubeconfig uses. Default: the caller's environment."""
 
     kubernetes_version: NotRequired[str]
     """Its Kubernetes minor version, quoted; the checks use it. Default: 1.36."""
@@ -297,7 +303,7 @@ class WeightsSpecArgs(TypedDict):
     """Where the weights come from."""
 
     revision: NotRequired[str]
-    """Commit of the Hugging Face repository, so that all pods load the same files. Default: main's head."""
+    """Commit of the repository, so that all pods load the same files. Default: the head of main, which the plan points out."""
 
     token_key: NotRequired[str]
     """Name of the stack's secret key that holds the Hugging Face token, set by `pulumi config set --secret disagg-serving:hfToken`; here: hfToken. Default: no token."""

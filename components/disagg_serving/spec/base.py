@@ -74,10 +74,5 @@ DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 Name = Annotated[str, BeforeValidator(_text), form(DNS_LABEL, "small letters, digits and dashes, a letter first"), Field(max_length=63)]
 """A DNS label: small letters, digits and dashes, at most 63."""
 
-Arn = Annotated[
-    str, BeforeValidator(_text), form(r"^arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{0,12}:.+$", "an ARN, arn:aws:service:region:account:name")
-]
-"""An Amazon resource name."""
-
 Tags = dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, BeforeValidator(_text), Field(max_length=256)]]
 """AWS tags, key to value."""

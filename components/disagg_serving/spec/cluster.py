@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ..pins import KUBERNETES
-from .base import Arn, Spec, Tags, Text, form
+from .base import RefusalError, Spec, Tags, Text, form
 
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 ClusterName = Annotated[Text, form(r"^[0-9A-Za-z][A-Za-z0-9_-]*$", "letters, digits, - and _"), Field(max_length=100)]
 Minor = Annotated[Text, form(r"^1\.\d{2}$", "a minor version such as 1.36")]
-CidrText = Annotated[Text, form(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", "an IPv4 network such as 203.0.113.0/24")]
+RoleArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$", "a role's ARN, arn:aws:iam::123456789012:role/name")]
+PolicyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$", "a policy's ARN, arn:aws:iam::123456789012:policy/name")]
+KeyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:(key|alias)/.+$", "a key's ARN, arn:aws:kms:region:123456789012:key/id")]
+
+
+def _network(value: str) -> str:
+    try:
+        IPv4Network(value)
+    except ValueError:
+        raise RefusalError("is not an IPv4 network", allowed="for example 203.0.113.0/24") from None
+    return value
+
+
+CidrText = Annotated[Text, AfterValidator(_network)]
 
 
 class EndpointSpec(Spec):
@@ -34,7 +48,7 @@ class ClusterSpec(Spec):
 
     name: ClusterName | None = Field(None, description="Name of the EKS cluster. Default: the environment's name.")
     kubernetes_version: Minor = Field(KUBERNETES.version, description=f"Kubernetes minor version, quoted. Default: {KUBERNETES.version}.")
-    admin_role_arns: list[Arn] = Field(
+    admin_role_arns: list[RoleArn] = Field(
         [], description="IAM roles that get cluster administration by access entries. Default: none (the creator stays administrator)."
     )
     creator_admin: bool = Field(
@@ -48,19 +62,19 @@ class ClusterSpec(Spec):
         ["api", "audit", "authenticator", "controllerManager", "scheduler"],
         description="Control-plane logs sent to CloudWatch. Default: all five.",
     )
-    kms_key_arn: Arn | None = Field(None, description="KMS key for Kubernetes secrets. Default: a key is made, rotated yearly.")
+    kms_key_arn: KeyArn | None = Field(None, description="KMS key for Kubernetes secrets. Default: a key is made, rotated yearly.")
     upgrade_policy: Literal["STANDARD", "EXTENDED"] = Field(
         "STANDARD", description="STANDARD upgrades at the end of standard support, EXTENDED stays and costs more. Default: STANDARD."
     )
-    permissions_boundary_arn: Arn | None = Field(None, description="Permissions boundary on every IAM role that is made. Default: none.")
+    permissions_boundary_arn: PolicyArn | None = Field(None, description="Permissions boundary on every IAM role that is made. Default: none.")
     partition: Literal["aws", "aws-cn", "aws-us-gov"] = Field("aws", description="AWS partition of managed policies. Default: aws.")
-    deployer_role_arn: Arn | None = Field(
+    deployer_role_arn: RoleArn | None = Field(
         None, description="Role that the kubeconfig assumes to reach the API server. Default: the caller's own identity."
     )
     deployer_profile: Text | None = Field(None, description="AWS profile that the kubeconfig uses. Default: the caller's environment.")
     protect: bool = Field(
         True,
-        description="Guard cluster, network and key against deletion, in Pulumi and in EKS. To destroy: set false, `pulumi up`, `pulumi destroy`. "
+        description="Guard cluster and key against deletion, in Pulumi and in EKS. To destroy: set false, `pulumi up`, `pulumi destroy`. "
         "Default: true.",
     )
     tags: Tags = Field({}, description="AWS tags on the cluster, its roles and key. Default: none.")
@@ -91,6 +105,8 @@ class ExistingClusterSpec(Spec):
         "and Auto Mode. Default otherwise: the cluster's own group.",
     )
     partition: Literal["aws", "aws-cn", "aws-us-gov"] = Field("aws", description="Its AWS partition. Default: aws.")
+    deployer_role_arn: RoleArn | None = Field(None, description="With name: role that the kubeconfig assumes. Default: the caller's own identity.")
+    deployer_profile: Text | None = Field(None, description="With name: AWS profile that the kubeconfig uses. Default: the caller's environment.")
     kubernetes_version: Minor = Field(
         KUBERNETES.version, description=f"Its Kubernetes minor version, quoted; the checks use it. Default: {KUBERNETES.version}."
     )

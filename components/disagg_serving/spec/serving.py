@@ -12,6 +12,8 @@ from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form
 CapacityType = Literal["on-demand", "spot", "reserved"]
 KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]
 LabelValue = Annotated[Text, form(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", "a label value: letters, digits, -, _ and ."), Field(max_length=63)]
+Word = Annotated[Text, form(r"^[A-Za-z0-9][^\s]*$", "one word that starts with a letter or digit")]
+Place = Annotated[Text, form(r"^[A-Za-z0-9/.][^\s]*$", "a repository, path or URI without spaces")]
 RoleName = Literal["prefill", "decode", "server"]
 
 
@@ -85,8 +87,9 @@ class RoleSpec(Spec):
 class WeightsSpec(Spec):
     """Where the weights come from."""
 
-    revision: Text | None = Field(
-        None, description="Commit of the Hugging Face repository, so that all pods load the same files. Default: main's head."
+    revision: Word | None = Field(
+        None,
+        description="Commit of the repository, so that all pods load the same files. Default: the head of main, which the plan points out.",
     )
     token_key: Annotated[Text, form(r"^[A-Za-z][A-Za-z0-9_-]*$", "the name of a configuration key such as hfToken")] | None = Field(
         None,
@@ -115,11 +118,11 @@ class ModelSpec(Spec):
 
     name: Name = Field(..., description="Name in this environment; prefix of its objects and default of namespace and servedModelName.")
     model: Text = Field(..., description="Catalogue id (see `disagg catalog models`), or the path of a config.json or of the folder that holds it.")
-    repository: Text | None = Field(
+    repository: Place | None = Field(
         None,
         description="What vLLM loads, the same text on both roles. Required when model is a path. Default: the catalogue's repository.",
     )
-    served_model_name: Text | None = Field(None, description="Model name in the OpenAI API. Default: name.")
+    served_model_name: Word | None = Field(None, description="Model name in the OpenAI API. Default: name.")
     namespace: Name | None = Field(None, description="Kubernetes namespace; one a model, as its router needs one of its own. Default: name.")
     engine: Text = Field(DEFAULT_ENGINE, description=f"Catalogue id of the vLLM image. Default: {DEFAULT_ENGINE}.")
     image_digest: Annotated[Text, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits")] | None = Field(

@@ -12,7 +12,6 @@ from ..yaml_io import read_yaml
 
 NAMESPACE = "disagg-serving"
 ENVIRONMENT_KEY = f"{NAMESPACE}:environment"
-DEFAULT_PROJECT = "disagg-serving"
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,13 @@ class Project:
     name: str
     stack_dir: Path
     config: Mapping[str, Any] = field(default_factory=dict)
+    runtime: str = "python"
+    main: str = "."
+
+    @property
+    def program(self) -> Path:
+        """The folder of the program."""
+        return self.root / self.main
 
     def stacks(self) -> list[str]:
         """Names of the stacks that have a file, sorted."""
@@ -74,7 +80,12 @@ def read_project(file: Path) -> Project:
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise SpecError([Finding("project", Level.ERROR, f"{file.name}: name", "is missing", None, "the project's name")])
     stack_dir = data.get("stackConfigDir") or "."
-    return Project(file.parent, data["name"], file.parent / str(stack_dir), data.get("config") or {})
+    config = data.get("config") or {}
+    if not isinstance(config, Mapping):
+        raise SpecError([Finding("project", Level.ERROR, f"{file.name}: config", "is not a mapping", config, "keys with their defaults")])
+    runtime = data.get("runtime")
+    runtime = runtime.get("name") if isinstance(runtime, Mapping) else runtime
+    return Project(file.parent, data["name"], file.parent / str(stack_dir), config, str(runtime or "python"), str(data.get("main") or "."))
 
 
 def read_environment_file(path: Path) -> StackFile:

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, TypeVar, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from ..errors import Finding, Level, SpecError, did_you_mean, show
 from .base import DNS_LABEL, FORMS, RefusalError
-from .environment import EnvironmentSpec
 
 _HOW_TO_KEEP_SECRETS = "set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example weights.tokenKey"
 _REPAIR_ROUNDS = 3
 _DEEPEST = 40
 
+_MODEL = re.compile(r"models\[(\d+)\]")
+
 S = TypeVar("S", bound=BaseModel)
+Loc = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[S]):
+    """A spec and the findings about its form.
+
+    With findings the spec is what remains when the faulty parts are left out, so that the rules can speak about the rest in the
+    same run; it is None if too much is missing for that. `models` holds the original index of each model that remains.
+    """
+
+    spec: S | None
+    findings: list[Finding]
+    models: list[int] = field(default_factory=list)
+
+    def restore(self, finding: Finding) -> Finding:
+        """A finding about what remains, with the indices of the file."""
+
+        def original(match: re.Match[str]) -> str:
+            return f"models[{self.models[int(match[1])]}]"
+
+        return replace(finding, path=_MODEL.sub(original, finding.path), message=_MODEL.sub(original, finding.message))
 
 
 def parse(model: type[S], data: object) -> S:
@@ -24,42 +49,89 @@ def parse(model: type[S], data: object) -> S:
 
     Raises SpecError with all findings.
     """
-    spec, findings = try_parse(model, data)
-    if findings or spec is None:
-        raise SpecError(findings)
-    return spec
+    parsed = try_parse(model, data)
+    if parsed.findings or parsed.spec is None:
+        raise SpecError(parsed.findings)
+    return parsed.spec
 
 
-def parse_environment(data: object) -> EnvironmentSpec:
-    """Validate the mapping below `disagg-serving:environment`. Raises SpecError with all findings."""
-    return parse(EnvironmentSpec, data)
-
-
-def try_parse(model: type[S], data: object) -> tuple[S | None, list[Finding]]:
-    """The spec and the findings about its form.
-
-    With findings the spec is what remains when the faulty keys are left out, so that the rules can speak about the rest in the
-    same run; None if too much is missing for that.
-    """
+def try_parse(model: type[S], data: object) -> Parsed[S]:
+    """Validate as far as possible; see Parsed."""
     if not isinstance(data, Mapping):
         what = "is empty" if data is None else "is not a mapping"
         fix = "start with `models:`; `disagg schema` prints all keys"
-        return None, [Finding("schema", Level.ERROR, "", what, data, "a mapping of keys to values", fix)]
-    rest: dict[str, Any] = deepcopy(dict(data))
-    cleaner = _Cleaner(model)
-    cleaner.clean(rest)
-    findings, removed = cleaner.findings, cleaner.removed
-    for _ in range(_REPAIR_ROUNDS):
-        try:
-            return model.model_validate(rest), findings
-        except ValidationError as problem:
-            errors = [e for e in problem.errors(include_url=False) if not any(e["loc"][: len(loc)] == loc for loc in removed)]
-        findings += [_finding(model, error, rest) for error in errors]
-        removed += [_remove(rest, error["loc"]) for error in errors]
-    return None, findings
+        return Parsed(None, [Finding("schema", Level.ERROR, "", what, data, "a mapping of keys to values", fix)])
+    return _Repair(model, deepcopy(dict(data))).run()
 
 
-def path_of(loc: tuple[int | str, ...]) -> str:
+class _Repair(Generic[S]):
+    """Validates in rounds, and leaves out what a round has found fault with."""
+
+    def __init__(self, model: type[S], data: dict[str, Any]) -> None:
+        cleaner = _Cleaner(model)
+        cleaner.clean(data)
+        self.model, self.data, self.findings = model, data, cleaner.findings
+        self.removed: set[Loc] = set(cleaner.removed)
+        models = data.get("models")
+        self.origin = list(range(len(models))) if isinstance(models, list) else []
+
+    def run(self) -> Parsed[S]:
+        """The spec of what remains."""
+        for _ in range(_REPAIR_ROUNDS):
+            try:
+                return Parsed(self.model.model_validate(self.data), self.findings, self.origin)
+            except ValidationError as problem:
+                errors = problem.errors(include_url=False)
+            self.findings += [
+                _finding(self.model, {**e, "loc": self._original(e["loc"])}, self.data, e["loc"]) for e in errors if self._is_new(e["loc"])
+            ]
+            if not self._leave_out(errors):
+                break
+        return Parsed(None, self.findings)
+
+    def _is_new(self, loc: Loc) -> bool:
+        place = self._original(loc)
+        return not any(place[:n] in self.removed for n in range(1, len(place) + 1))
+
+    def _original(self, loc: Loc) -> Loc:
+        if len(loc) > 1 and loc[0] == "models" and isinstance(loc[1], int):
+            return ("models", self.origin[loc[1]], *loc[2:])
+        return loc
+
+    def _leave_out(self, errors: list[Any]) -> bool:
+        """Remove the faulty values; what cannot do without them goes too. False when nothing would remain."""
+        gone: set[int] = set()
+        for error in errors:
+            loc: Loc = error["loc"]
+            if "[key]" in loc:
+                loc = loc[: loc.index("[key]")]
+            if error["type"] == "missing" or self._original(loc) in self.removed:
+                loc = loc[:-1]
+            self.removed.add(self._original(loc))
+            if loc[:1] == ("models",) and len(loc) == 2:  # noqa: PLR2004 (a model itself)
+                gone.add(int(loc[1]))
+                continue
+            # a faulty entry takes its list along, to keep the indices of others
+            while loc and isinstance(loc[-1], int):
+                loc = loc[:-1]
+            if not loc:
+                return False
+            _pop(self.data, loc)
+        if gone:
+            keep = [i for i in range(len(self.origin)) if i not in gone]
+            self.data["models"] = [self.data["models"][i] for i in keep]
+            self.origin = [self.origin[i] for i in keep]
+        return True
+
+
+def _pop(data: Any, loc: Loc) -> None:
+    for part in loc[:-1]:
+        data = data[part] if not isinstance(data, dict) or part in data else {}
+    if isinstance(data, dict):
+        data.pop(loc[-1], None)
+
+
+def path_of(loc: Loc) -> str:
     """`("models", 0, "decode")` as `models[0].decode`."""
     text = ""
     for part in loc:
@@ -76,11 +148,11 @@ class _Cleaner:
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
         self.findings: list[Finding] = []
-        self.removed: list[tuple[int | str, ...]] = []
+        self.removed: list[Loc] = []
         # what an alias repeats is looked at once: repetitions of repetitions grow without bound
         self._seen: set[int] = set()
 
-    def clean(self, data: Any, loc: tuple[int | str, ...] = (), above: tuple[int, ...] = ()) -> None:
+    def clean(self, data: Any, loc: Loc = (), above: tuple[int, ...] = ()) -> None:
         """Look at everything below `loc`."""
         for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
             if isinstance(data, dict) and not isinstance(key, str):
@@ -100,32 +172,19 @@ class _Cleaner:
             else:
                 data[key] = None
 
-    def _odd_key(self, loc: tuple[int | str, ...], key: Any) -> None:
+    def _odd_key(self, loc: Loc, key: Any) -> None:
         here = _model_at(self.model, loc)
         known = ", ".join(sorted(_keys(here))) if here else "a text"
         word = "null" if key is None else show(key)
         self.findings.append(Finding("unknown-key", Level.ERROR, path_of(loc), "is a key that is not a text", word, known, "remove it, or quote it"))
 
-    def _odd_value(self, loc: tuple[int | str, ...], value: Any, above: tuple[int, ...]) -> Finding | None:
-        if isinstance(value, dict) and set(value) == {"secure"}:
+    def _odd_value(self, loc: Loc, value: Any, above: tuple[int, ...]) -> Finding | None:
+        if isinstance(value, dict) and "secure" in value:
             message, allowed = "a secret inside environment is not kept secret", "secrets as separate top-level keys of config"
             return Finding("nested-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_KEEP_SECRETS)
         if id(value) in above or len(above) > _DEEPEST:
             return Finding("schema", Level.ERROR, path_of(loc), "holds itself or is nested too deeply", None, "plain values", "write it out")
         return None
-
-
-def _remove(data: Any, loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Take the faulty value out and return what is gone: a faulty list entry takes its list along, to keep the indices of others."""
-    if "[key]" in loc:
-        loc = loc[: loc.index("[key]")]
-    while loc and isinstance(loc[-1], int):
-        loc = loc[:-1]
-    for part in loc[:-1]:
-        data = data[part]
-    if loc and isinstance(data, dict):
-        data.pop(loc[-1], None)
-    return loc
 
 
 _WORDS = {
@@ -155,10 +214,10 @@ _BOUNDS = {
 }
 
 
-def _finding(model: type[BaseModel], error: Any, data: Any) -> Finding:
+def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
     path = path_of(tuple(p for p in loc if p != "[key]"))
-    value = _value_at(data, loc)
+    value = _value_at(data, place)
     if kind == "extra_forbidden":
         known = sorted(_keys(_model_at(model, loc[:-1]) or model))
         return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))
@@ -188,11 +247,13 @@ def _fix_of_empty(value: Any) -> str:
 def _fix_of_form(context: Mapping[str, Any], value: Any) -> str:
     if context.get("pattern") != DNS_LABEL or not isinstance(value, str):
         return ""
+    if not value.isascii():
+        return ""
     wanted = "-".join("".join(c if c.isalnum() and c.isascii() else " " for c in value.lower()).split()).lstrip("-0123456789")
     return f"for example {wanted}" if wanted else ""
 
 
-def _value_at(data: Any, loc: tuple[int | str, ...]) -> Any:
+def _value_at(data: Any, loc: Loc) -> Any:
     for part in loc:
         if part == "[key]":
             break
@@ -203,7 +264,7 @@ def _value_at(data: Any, loc: tuple[int | str, ...]) -> Any:
     return data
 
 
-def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:
+def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
     """The model that describes the mapping at `loc`, or None where any key may stand."""
     here: type[BaseModel] | None = model
     for part in loc:

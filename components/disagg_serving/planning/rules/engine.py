@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...errors import Level
@@ -18,6 +19,7 @@ OWNED_FLAGS = frozenset(
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
 SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
+HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}")
 SECRET_ENDS = ("API_KEY", "ACCESS_KEY", "APIKEY")
 
 FORBIDDEN_ENV = {
@@ -80,9 +82,11 @@ def engine_stale_peer(s: Subject) -> Iterator[Fault]:
 
 @rule("image-unverified", Level.INFO, Stage.FORM, "disagg-serving: images that could not be looked up here")
 def image_unverified(s: Subject) -> Iterator[Fault]:
-    """An image whose tag nobody has seen is pinned by digest before it is trusted."""
+    """An image whose tag nobody has seen is pinned by digest before it is trusted; said once an image."""
+    said: set[str] = set()
     for served in s.served:
-        if not served.engine.tag_verified and not served.spec.image_digest:
+        if not served.engine.tag_verified and not served.spec.image_digest and served.engine.image not in said:
+            said.add(served.engine.image)
             fix = "look the digest up in the registry and set imageDigest"
             yield Fault(
                 f"{served.path}.imageDigest",
@@ -91,6 +95,15 @@ def image_unverified(s: Subject) -> Iterator[Fault]:
                 "sha256:...",
                 fix,
             )
+
+
+@rule("revision-unpinned", Level.INFO, Stage.FORM, "NIXL: both roles must load the same weights")
+def revision_unpinned(s: Subject) -> Iterator[Fault]:
+    """Without a revision two pods that start on different days can load different weights."""
+    for served in s.served:
+        if served.spec.weights.revision is None:
+            fix = "set weights.revision to a commit of the repository"
+            yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)
 
 
 @rule("max-model-len", Level.ERROR, Stage.FORM, "vLLM: refuses more than the model's context")
@@ -113,7 +126,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             allowed = f"at most {served.max_model_len} together"
             yield Fault(
                 f"{served.path}.workload",
-                f"a mean request are more than maxModelLen {served.max_model_len}",
+                f"of a mean request are more than maxModelLen {served.max_model_len}",
                 f"{total} tokens",
                 allowed,
                 f"raise maxModelLen to {total} or more",
@@ -128,6 +141,10 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             path, flag = f"models[{i}].extraArgs[{j}]", arg.split("=", 1)[0]
             if not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
+            elif _carries_secret(flag.lstrip("-").replace("-", "_"), arg):
+                yield Fault(
+                    path, "looks like a secret, which would stand in the pod's manifest", flag, "weights.tokenKey", "name a secret key instead"
+                )
             elif _is_owned(flag):
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
@@ -136,13 +153,13 @@ def extra_args(s: Subject) -> Iterator[Fault]:
 def extra_env(s: Subject) -> Iterator[Fault]:
     """Extra variables neither break EFA nor open the engine, are not set by the project, and carry no secret."""
     for i, model in enumerate(s.spec.models):
-        for name in model.extra_env:
+        for name, value in model.extra_env.items():
             path = f"models[{i}].extraEnv.{name}"
             if name in FORBIDDEN_ENV:
                 yield Fault(path, FORBIDDEN_ENV[name], None, "without it", "remove it")
             elif name in OWNED_ENV:
                 yield Fault(path, "is set by the project", None, "variables that it does not set", "remove it")
-            elif set(name.upper().split("_")) & SECRET_WORDS or name.upper().endswith(SECRET_ENDS):
+            elif _carries_secret(name, value):
                 yield Fault(
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
@@ -159,6 +176,11 @@ def gated_model(s: Subject) -> Iterator[Fault]:
         if served.facts.gated and not served.spec.weights.token_key:
             fix = "run `pulumi config set --secret disagg-serving:hfToken` and set weights: {tokenKey: hfToken}"
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
+
+
+def _carries_secret(name: str, text: str) -> bool:
+    """Whether a variable or flag is named like a secret, or its text is a Hugging Face token."""
+    return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or bool(HUGGING_FACE_TOKEN.search(text))
 
 
 def _is_owned(flag: str) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ... import labels
 from ...errors import Level
-from ...pins import LWS_MINIMUM_KUBERNETES
+from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
 from .registry import Fault, Stage, Subject, rule
 
 MAX_NODE_HOURS = 504
+PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
 
@@ -54,8 +56,8 @@ def network_zones(s: Subject) -> Iterator[Fault]:
     regions = {region_of(z) for z in (*network.zones, *([network.gpu_zone] if network.gpu_zone else []))}
     if len(regions) > 1:
         yield Fault("network.zones", "span regions", ", ".join(sorted(regions)), "zones of one region")
-    elif s.region and regions and s.region not in regions:
-        yield Fault("network.zones", f"is not aws:region {s.region}", regions.pop(), f"zones of {s.region}", "change zones or aws:region")
+    elif s.stack.region and regions and s.stack.region not in regions:
+        yield Fault("network.zones", f"is not aws:region {s.stack.region}", regions.pop(), f"zones of {s.stack.region}", "change zones or aws:region")
 
 
 @rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted")
@@ -110,9 +112,13 @@ def api_endpoint(s: Subject) -> Iterator[Fault]:
 def kubernetes_version(s: Subject) -> Iterator[Fault]:
     """The LeaderWorkerSet controller and the pods' native sleep hook need Kubernetes 1.34 or newer."""
     version = tuple(int(part) for part in s.spec.kubernetes_version.split("."))
+    where = "existingCluster" if s.spec.existing_cluster else "cluster"
+    if version > NEWEST_KUBERNETES:
+        newest = ".".join(map(str, NEWEST_KUBERNETES))
+        message = f"was not known to EKS on {KUBERNETES.checked}"
+        yield Fault(f"{where}.kubernetesVersion", message, s.spec.kubernetes_version, f"at most {newest}", level=Level.WARNING)
     if version < LWS_MINIMUM_KUBERNETES:
         oldest = ".".join(map(str, LWS_MINIMUM_KUBERNETES))
-        where = "existingCluster" if s.spec.existing_cluster else "cluster"
         yield Fault(f"{where}.kubernetesVersion", "is too old", s.spec.kubernetes_version, f"{oldest} or newer", f'set "{oldest}"')
 
 
@@ -124,6 +130,31 @@ def node_life(s: Subject) -> Iterator[Fault]:
         allowed = f"at most {MAX_NODE_HOURS - pools.termination_grace_hours} with terminationGraceHours {pools.termination_grace_hours}"
         fix = "lower one of the two"
         yield Fault("nodePools.expireAfterHours", "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, fix)
+
+
+@rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region")
+def partition(s: Subject) -> Iterator[Fault]:
+    """ARNs are made for the partition in which the region lies."""
+    zone = s.spec.network.zone
+    if zone is None:
+        return
+    lies_in = next((p for start, p in PARTITIONS.items() if zone.startswith(start)), "aws")
+    place, cluster = ("existingCluster", s.spec.existing_cluster) if s.spec.existing_cluster else ("cluster", s.spec.cluster)
+    stated = cluster.partition if cluster else "aws"
+    if stated != lies_in:
+        yield Fault(f"{place}.partition", f"is not that of {region_of(zone)}", stated, lies_in, f"set partition: {lies_in}")
+
+
+@rule("node-tags", Level.ERROR, Stage.FORM, "AWS: NodeClass tags; Auto Mode cluster role with custom tags")
+def node_tags(s: Subject) -> Iterator[Fault]:
+    """Tags on nodes are ones that Auto Mode accepts, and the cluster's role may set them."""
+    for key in s.spec.node_pools.tags:
+        if key.startswith(labels.FORBIDDEN_TAG_PREFIXES) or key in labels.FORBIDDEN_TAGS:
+            yield Fault(f"nodePools.tags.{key}", "is a tag that belongs to AWS or to Auto Mode", None, "tags of your own", "remove it")
+    if s.spec.node_pools.tags and s.spec.existing_cluster is not None:
+        message = "need a policy that only the cluster's owner can add to its role; without it no node starts"
+        fix = "add it there (EKS user guide: Auto Mode, custom tags), or remove the tags"
+        yield Fault("nodePools.tags", message, None, "no tags", fix, Level.WARNING)
 
 
 @rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace")
@@ -184,14 +215,18 @@ def cluster_name(s: Subject) -> Iterator[Fault]:
         yield Fault(path, "is too long for the IAM role of its nodes", s.spec.cluster_name, f"at most {limit} characters", "shorten it")
 
 
-@rule("secret-keys", Level.ERROR, Stage.FORM, "Pulumi: secret configuration")
+@rule("secret-keys", Level.WARNING, Stage.FORM, "Pulumi: secret configuration")
 def secret_keys(s: Subject) -> Iterator[Fault]:
-    """A secret that the environment names exists in the stack file, encrypted."""
-    if s.secrets is None:
+    """A secret that the environment names exists in the stack file, encrypted, unless an ESC environment supplies it."""
+    if s.stack.secrets is None:
         return
     for i, model in enumerate(s.spec.models):
         key = model.weights.token_key
-        if key and f"disagg-serving:{key}" not in s.secrets:
-            allowed = ", ".join(sorted(k.removeprefix("disagg-serving:") for k in s.secrets if k.startswith("disagg-serving:"))) or "none is set"
+        if key and f"disagg-serving:{key}" in s.stack.plain:
+            fix = f"revoke it, then run `pulumi config set --secret disagg-serving:{key}`"
+            yield Fault(f"models[{i}].weights.tokenKey", "stands in the stack file in plain text", key, "an encrypted value", fix, Level.ERROR)
+        elif key and f"disagg-serving:{key}" not in s.stack.secrets:
+            known = sorted(k.removeprefix("disagg-serving:") for k in s.stack.secrets if k.startswith("disagg-serving:"))
+            allowed = ", ".join(known) or "none is set"
             fix = f"run `pulumi config set --secret disagg-serving:{key}`"
             yield Fault(f"models[{i}].weights.tokenKey", "is not a secret of this stack", key, allowed, fix, Level.WARNING)

@@ -22,14 +22,25 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
+class StackContext:
+    """What a stack file says outside the environment: the region, and the names of encrypted and of plain keys (None: no file)."""
+
+    region: str | None = None
+    secrets: frozenset[str] | None = None
+    plain: frozenset[str] = frozenset()
+
+
+NO_STACK = StackContext()
+
+
+@dataclass(frozen=True)
 class Subject:
-    """What the rules look at. `layout` is there only in the layout stage; `region` and `secrets` come from the stack file."""
+    """What the rules look at. `layout` is there only in the layout stage."""
 
     spec: EnvironmentSpec
     catalog: Catalog
     served: list[Served]
-    region: str | None = None
-    secrets: frozenset[str] | None = None
+    stack: StackContext = NO_STACK
     layout: Layout | None = None
 
     def roles(self) -> Iterator[tuple[Served, RoleName, RoleSpec, str]]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-KINDS = (
-    "LeaderWorkerSet", "Namespace", "NodeClass", "NodePool", "PodDisruptionBudget", "PriorityClass", "Secret", "Service", "ServiceAccount",
-)  # fmt: skip
-_OURS = re.compile(rf"\d{{2,}}-({'|'.join(KINDS)})-.+\.yaml", re.IGNORECASE)
-"""Names of files that an earlier run wrote; nothing else in the folder is touched."""
+INDEX = ".disagg-render"
+"""Lists what the last run wrote into a folder; nothing else there is ever removed."""
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -38,14 +34,15 @@ def file_names(manifests: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def write_files(manifests: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
-    """Write one file an object into `folder`, which is made if needed; files of an earlier run are replaced."""
+    """Write one file an object into `folder`, which is made if needed; files that an earlier run wrote and this one does not are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, manifest in zip(file_names(manifests), manifests, strict=True):
-        path = folder / name
-        path.write_text(to_yaml(manifest), encoding="utf-8")
-        written.append(path)
-    for old in folder.glob("*.yaml"):
-        if old not in written and _OURS.fullmatch(old.name):
-            old.unlink()
-    return written
+    index = folder / INDEX
+    before = index.read_text(encoding="utf-8").split("\n") if index.is_file() else []
+    names = file_names(manifests)
+    for name, manifest in zip(names, manifests, strict=True):
+        (folder / name).write_text(to_yaml(manifest), encoding="utf-8")
+    for name in before:
+        if name and name not in names and "/" not in name:
+            (folder / name).unlink(missing_ok=True)
+    index.write_text("\n".join(names) + "\n", encoding="utf-8")
+    return [folder / name for name in names]

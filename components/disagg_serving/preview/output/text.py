@@ -47,7 +47,7 @@ def _plan(plan: Plan) -> list[Any]:
     else:
         parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
     if data["placement"]:
-        parts += [Text("Placement", style="bold"), _placement(data["placement"]), Text("")]
+        parts += [Text("Placement", style="bold"), *_placement(data["placement"]), Text("")]
         parts += [Text("Cost", style="bold"), *_cost(data["cost"]), Text("")]
     return [*parts, Text("Checks", style="bold"), *_findings(plan.findings), Text("")]
 
@@ -82,45 +82,37 @@ def _short(type_token: str) -> str:
     return f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{name}"
 
 
-def _placement(pools: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("pool", "type", "node", "pods"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("idle GPU", "idle EFA"):
-        table.add_column(heading, justify="right")
+def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
+    parts: list[Any] = []
     for pool in pools:
-        for i, node in enumerate(pool["nodes"]):
-            first = (pool["pool"], pool["instanceType"]) if i == 0 else ("", "")
-            table.add_row(*first, str(i + 1), "\n".join(node["pods"]), str(node["idleGpus"]), str(node["idleEfa"]))
-    return table
+        nodes = len(pool["nodes"])
+        parts.append(Text.assemble((pool["pool"], "green"), f"  {nodes} x {pool['instanceType']}"))
+        for i, node in enumerate(pool["nodes"], 1):
+            idle = f"idle {node['idleGpus']} GPU, {node['idleEfa']} EFA"
+            parts.append(Padding(Text(f"node {i}: {idle}"), (0, 0, 0, 2)))
+            parts.append(Padding(Text(", ".join(node["pods"])), (0, 0, 0, 4)))
+    return parts
 
 
 def _cost(cost: dict[str, Any]) -> list[Any]:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("part", "what"):
-        table.add_column(heading, overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("what", overflow="fold")
     for heading in ("number", "USD/h", "USD/month"):
-        table.add_column(heading, justify="right")
-    table.add_column("price of")
-    table.add_column("note", overflow="fold")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("price of", no_wrap=True)
     for line in cost["lines"]:
-        table.add_row(
-            line["name"],
-            line["item"],
-            str(line["quantity"]),
-            _usd(line["perHour"]),
-            _usd(line["perMonth"]),
-            line["asOf"] or "",
-            line["note"],
-        )
+        dated = " ".join(part for part in (line["asOf"], line["region"]) if part)
+        table.add_row(line["item"], str(line["quantity"]), _usd(line["perHour"]), _usd(line["perMonth"]), dated)
     table.add_section()
-    known = "" if cost["complete"] else "of the parts with a known price"
-    table.add_row("total", "", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", known, style="bold")
-    return [table]
+    table.add_row("total" if cost["complete"] else "total of what is known", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", style="bold")
+    notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
+    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes)]
 
 
 def _usd(amount: float | None) -> str:
-    return "unknown" if amount is None else f"{amount:,.2f}"
+    if amount is None:
+        return "unknown"
+    return f"{amount:,.3f}" if 0 < amount < 1 else f"{amount:,.2f}"
 
 
 def _findings(findings: Sequence[Finding]) -> list[Any]:

@@ -1,0 +1,148 @@
+"""Components used alone, in a program of one's own: joined by outputs, twice in a program, and with bad args."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+from disagg_serving.errors import SpecError
+from disagg_serving.preview.graph import COMPUTED, SECRET
+from recording import one, program_graph
+
+
+def test_network_cluster_and_controller_alone() -> None:
+    """Each part can be used alone in a program of one's own."""
+
+    def program() -> None:
+        from disagg_serving.resources import Cluster, Lws, Network
+
+        network = Network("net", {"zones": ["eu-west-1a", "eu-west-1b"], "cluster_name": "own"})
+        cluster = Cluster("own", {"vpc_id": network.vpc_id, "subnet_ids": network.private_subnet_ids}, pulumi.ResourceOptions(depends_on=[network]))
+        Lws("lws", {"replicas": 3}, pulumi.ResourceOptions(providers=[cluster.provider]))
+
+    graph = program_graph(program)
+    assert one(graph, "eks:index:Cluster").inputs["name"] == "own"
+    assert one(graph, "kubernetes:helm.sh/v4:Chart").inputs["values"] == {"replicaCount": 3}
+    assert len(graph.of_type("aws:ec2/subnet:Subnet")) == 4
+
+
+def test_environment_alone() -> None:
+    """The façade takes the spec's fields in snake_case and secrets as inputs."""
+
+    def program() -> None:
+        from disagg_serving.resources import Environment
+
+        Environment(
+            "own",
+            {
+                "network": {"zones": ["us-east-1a", "us-east-1b"]},
+                "models": [{"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}, "weights": {"token_key": "hf"}}],
+                "secrets": {"hf": pulumi.Output.secret("marked")},
+            },
+        )
+
+    graph = program_graph(program)
+    assert one(graph, "kubernetes:core/v1:Secret").inputs["stringData"] in (SECRET, {"token": SECRET})
+    assert "marked" not in repr(graph)
+
+
+def test_bad_input_of_a_component_is_a_message_with_every_reason() -> None:
+    """A component refuses bad args with all findings and without a traceback of ours."""
+
+    def program() -> None:
+        from disagg_serving.resources import ModelServing
+
+        ModelServing("m", {"model": {"name": "M x", "model": "qwen", "server": {"instance_type": "p5"}}, "zone": "us-east-1a"})
+
+    with pytest.raises(SpecError) as refused:
+        program_graph(program)
+    assert {f.path for f in refused.value.findings} >= {"models[0].name"}
+
+
+def test_two_of_each_component_in_one_program() -> None:
+    """A component used twice has children of its own: two environments of the same models share no URN."""
+
+    def program() -> None:
+        from disagg_serving.resources import Environment
+
+        for name in ("east", "west"):
+            Environment(
+                name,
+                {
+                    "network": {"zones": ["us-east-1a", "us-east-1b"]},
+                    "models": [{"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}}],
+                },
+            )
+
+    graph = program_graph(program)
+    assert len(graph.of_type("kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet")) == 2
+    assert len(graph.of_type("kubernetes:helm.sh/v4:Chart")) == 2
+
+
+def test_network_and_pools_are_joined_by_outputs() -> None:
+    """Outputs of one component are inputs of another: subnets of a network that is being made."""
+
+    def program() -> None:
+        from disagg_serving.resources import Cluster, Network, NodePools
+
+        network = Network("net", {"zones": ["us-east-1a", "us-east-1b"], "cluster_name": "own"})
+        cluster = Cluster("own", {"vpc_id": network.vpc_id, "subnet_ids": network.private_subnet_ids})
+        NodePools(
+            "gpu",
+            {
+                "models": [{"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}}],
+                "zone": "us-east-1a",
+                "node_role": cluster.node_role_name,
+                "subnet_ids": network.gpu_subnet_ids,
+                "security_group_ids": ["sg-1"],
+            },
+            pulumi.ResourceOptions(providers=[cluster.provider]),
+        )
+
+    spec = one(program_graph(program), "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]
+    assert spec["subnetSelectorTerms"] == COMPUTED
+    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-1"}]
+
+
+MODEL = {"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}}
+POOLS = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
+
+
+@pytest.mark.parametrize(
+    ("component", "args", "path"),
+    [
+        ("Cluster", {}, "vpc_id"),
+        ("Cluster", {"existing": {"kubeconfig": "x", "name": "y"}}, "existingCluster"),
+        ("Cluster", {"vpc_id": "v", "subnet_ids": [], "creator_admin": False}, "cluster.adminRoleArns"),
+        ("Cluster", {"vpc_id": "v", "subnet_ids": [], "kubernetes_version": "1.20"}, "cluster.kubernetesVersion"),
+        ("Network", {}, "network.zones"),
+        ("Network", {"zones": ["us-east-1a"]}, "network.zones"),
+        ("Network", {"zoens": ["us-east-1a"]}, "zoens"),
+        ("Lws", {"version": "latest"}, "version"),
+        ("NodePools", {k: v for k, v in POOLS.items() if k != "node_role"}, "node_role"),
+        ("NodePools", {**POOLS, "models": MODEL}, "models"),
+        ("ModelServing", {"model": MODEL, "zone": "us-east-1a", "zoen": 1}, "zoen"),
+        ("ModelServing", {"model": MODEL, "zone": "us-east-1a", "catalog_dirs": ["nowhere"]}, "catalogDirs[0]"),
+        ("Environment", {"models": [MODEL], "nonsense": 1}, "nonsense"),
+    ],
+)  # fmt: skip
+def test_components_alone_refuse_bad_args(component: str, args: dict[str, Any], path: str) -> None:
+    """A component used alone names what is wrong with its args: unknown, missing and impossible ones."""
+    from disagg_serving import resources
+
+    with pytest.raises(SpecError) as refused:
+        program_graph(lambda: getattr(resources, component)("x", args))
+    assert path in {f.path for f in refused.value.findings}
+
+
+def test_an_output_where_a_plain_value_is_needed() -> None:
+    """What decides the layout must be known before deployment, and the message says so."""
+
+    def program() -> None:
+        from disagg_serving.resources import ModelServing
+
+        ModelServing("m", {"model": {**MODEL, "name": pulumi.Output.from_input("m")}, "zone": "us-east-1a"})  # type: ignore[typeddict-item]
+
+    with pytest.raises(SpecError, match="an Output, which only the deployment knows"):
+        program_graph(program)
