@@ -73,3 +73,16 @@ benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need
 .PHONY: lock
 lock:  ## Pin all packages anew (needs uv)
 	@./scripts/lock.sh
+
+.PHONY: live
+live: $(VENV)/.dev  ## Build the real engine and control plane from Go modules, and run the live suite
+	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
+	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live --durations=10; fi
+
+.PHONY: bench-up
+bench-up: $(VENV)/.dev  ## Start a control plane without a cloud and leave it running
+	@$(BIN)/python -m bench up
+
+.PHONY: bench-down
+bench-down: $(VENV)/.dev  ## End it
+	@$(BIN)/python -m bench down

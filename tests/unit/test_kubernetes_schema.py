@@ -23,7 +23,7 @@ RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0", "cr-0
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "token": environment(model(model="llama-3.3-70b-instruct", weights={"tokenKey": "hfToken", "revision": "abc"})),
     "reserved groups": environment(
-        aggregated(model="glm-5-fp8", waitForReady=True, server=role(tensorParallel=8, pipelineParallel=2, replicas=2, capacity=RESERVED)),
+        aggregated(model="glm-5-fp8", waitForReadySeconds=900, server=role(tensorParallel=8, pipelineParallel=2, replicas=2, capacity=RESERVED)),
         nodePools={"placementGroup": "gpus", "tags": {"team": "ml"}, "maintenanceWindow": {"day": "SUN", "startUtc": "23:30", "hours": 167}},
     ),
     "two models": environment(

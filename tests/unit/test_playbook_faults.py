@@ -27,7 +27,7 @@ MADE = {
         )
     ),
     "own flags and variables": environment(
-        model(extraArgs=["--seed=1"], extraEnv={"FOO": "bar"}, weights={"tokenKey": "hfToken"}, waitForReady=True, drainSeconds=600)
+        model(extraArgs=["--seed=1"], extraEnv={"FOO": "bar"}, weights={"tokenKey": "hfToken"}, waitForReadySeconds=900, drainSeconds=600)
     ),
     "multi-head latent attention": environment(model(model="deepseek-r1", prefill=role(tensorParallel=8), decode=role(tensorParallel=8))),
     "existing cluster": existing_cluster(),

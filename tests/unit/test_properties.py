@@ -130,7 +130,7 @@ class Generator:
                 ),
                 speculative=st.just({"method": "mtp", "numSpeculativeTokens": 2}),
                 servedModelName=st.text("aZ/-. ä", min_size=1, max_size=8),
-                waitForReady=st.booleans(),
+                waitForReadySeconds=st.sampled_from([None, 60, 86400]),
                 imageDigest=self.mostly(st.just("sha256:" + "0" * 64), "sha256:0"),
             ),
         )

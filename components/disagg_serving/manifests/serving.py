@@ -8,7 +8,6 @@ from typing import Any
 from .. import labels
 from ..pins import ROUTING_SIDECAR, image
 from ..planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB, Group, Served
-from ..planning.startup import startup_budget_seconds
 from .engine import SECRET_KEY, SECRET_NAME, build_container, grace_seconds
 
 SECRET_PLACEHOLDER = "<secret>"  # noqa: S105 (what is shown instead of one)
@@ -90,11 +89,9 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
     if group.size > 1:
         template = {"leaderTemplate": build_pod_template(group, worker=False), **template}
     metadata = _metadata(group.name, group.namespace, group.served)
-    if group.served.spec.wait_for_ready:
-        metadata["annotations"] = {
-            labels.WAIT_FOR: "condition=Available",
-            labels.TIMEOUT_SECONDS: str(startup_budget_seconds(group.served.facts)),
-        }
+    seconds = group.served.spec.wait_for_ready_seconds
+    if seconds is not None:
+        metadata["annotations"] = {labels.WAIT_FOR: "condition=Available", labels.TIMEOUT_SECONDS: str(seconds)}
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",

@@ -72,6 +72,9 @@ class ModelServing(pulumi.ComponentResource):
         namespace = declare(name, (o for o in base if o["kind"] == "Namespace" and create_namespace), self)
         rest = declare(name, (o for o in base if o["kind"] != "Namespace"), self, namespace)
         declare(name, build_model_workloads(groups), self, [*namespace, *rest])
+        if served.spec.wait_for_ready_seconds is None:
+            sets, space = ", ".join(g.name for g in groups), served.spec.kubernetes_namespace
+            pulumi.log.info(f"not waiting until {sets} have loaded; see `kubectl get lws -n {space}`", self)
         self.namespace = pulumi.Output.from_input(served.spec.kubernetes_namespace)
         self.service_names = pulumi.Output.from_input([service_name(g) for g in groups])
         self.register_outputs({"namespace": self.namespace, "serviceNames": self.service_names})

@@ -382,8 +382,8 @@ class ModelSpecArgs(TypedDict):
     drain_seconds: NotRequired[int]
     """Seconds that requests in flight may take after SIGTERM (--shutdown-timeout). Default: 60."""
 
-    wait_for_ready: NotRequired[bool]
-    """Let `pulumi up` wait until the LeaderWorkerSets are available. Loading outlasts most deployments' patience, so it is opt-in. Default: false."""
+    wait_for_ready_seconds: NotRequired[int]
+    """Seconds that `pulumi up` waits for the LeaderWorkerSets to be available; the next `up` resumes after a time-out. Default: it does not wait, since loading outlasts most deployments' patience."""
 
     extra_args: NotRequired[Sequence[str]]
     """More vLLM flags, each --flag=value; flags that the project sets are refused. Default: none."""

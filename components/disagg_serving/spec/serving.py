@@ -144,10 +144,10 @@ class ModelSpec(Spec):
     drain_seconds: Annotated[AtLeastOne, Field(le=3600)] = Field(
         60, description="Seconds that requests in flight may take after SIGTERM (--shutdown-timeout). Default: 60."
     )
-    wait_for_ready: bool = Field(
-        False,
-        description="Let `pulumi up` wait until the LeaderWorkerSets are available. Loading outlasts most deployments' patience, so it is opt-in. "
-        "Default: false.",
+    wait_for_ready_seconds: Annotated[AtLeastOne, Field(le=86400)] | None = Field(
+        None,
+        description="Seconds that `pulumi up` waits for the LeaderWorkerSets to be available; the next `up` resumes after a time-out. "
+        "Default: it does not wait, since loading outlasts most deployments' patience.",
     )
     extra_args: list[Text] = Field([], description="More vLLM flags, each --flag=value; flags that the project sets are refused. Default: none.")
     extra_env: dict[Annotated[str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], Text] = Field(
