@@ -1,0 +1,146 @@
+"""Builds the real engine and control plane from Go modules, one small module a tool; binaries are kept between runs.
+
+usage: python -m bench.build [TOOL ...]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+OUT = Path(os.environ.get("DISAGG_BENCH_DIR", ROOT / ".bench"))
+"""Everything that is built; git-ignored, and may be shared between checkouts through DISAGG_BENCH_DIR."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program to build: a package of a module, or a folder of ours that uses the module."""
+
+    name: str
+    module: str
+    version: str
+    package: str = ""
+    source: str = ""
+    ldflags: str = ""
+    staging: str = ""
+    with_modules: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def binary(self) -> Path:
+        """Where the program is put."""
+        return OUT / "bin" / self.name
+
+    @property
+    def key(self) -> str:
+        """Changes when the program must be built again."""
+        sources = sorted((HERE / self.source).rglob("*")) if self.source else []
+        content = b"".join(p.read_bytes() for p in sources if p.is_file())
+        return sha256(repr(self).encode() + content).hexdigest()
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the program is there and up to date."""
+        stamp = self.binary.with_suffix(".key")
+        return self.binary.exists() and stamp.exists() and stamp.read_text() == self.key
+
+
+def tools() -> list[Tool]:
+    """All programs, in build order: each reuses what earlier ones compiled."""
+    data: dict[str, dict[str, Any]] = tomllib.loads((HERE / "versions.toml").read_text(encoding="utf-8"))
+    found = []
+    for name, own in data.items():
+        entry = {**data[own["same-module-as"]], **own} if "same-module-as" in own else own
+        found.append(
+            Tool(
+                name=name,
+                module=entry["module"],
+                version=entry["version"],
+                package=entry.get("package", ""),
+                source=entry.get("source", ""),
+                ldflags=entry.get("ldflags", ""),
+                staging=entry.get("staging-version", ""),
+                with_modules=tuple(entry.get("with", ())),
+            )
+        )
+    return found
+
+
+def go() -> str | None:
+    """The Go command, or None."""
+    return shutil.which("go")
+
+
+def module_dir(module: str, version: str) -> Path:
+    """The folder of a module in the module cache, downloaded if needed: CRDs and charts are read from there."""
+    return Path(json.loads(_go("mod", "download", "-json", f"{module}@{version}", cwd=OUT))["Dir"])
+
+
+def build(tool: Tool) -> None:
+    """Build one program. Raises RuntimeError with the end of Go's output."""
+    folder = HERE / tool.source if tool.source else _module(tool)
+    tool.binary.parent.mkdir(parents=True, exist_ok=True)
+    target = "." if tool.source else tool.package
+    _go("build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {tool.ldflags}", "-o", str(tool.binary), target, cwd=folder)
+    tool.binary.with_suffix(".key").write_text(tool.key)
+
+
+def _module(tool: Tool) -> Path:
+    """A module of its own that requires the tool's module; same versions, same module."""
+    folder = OUT / "modules" / re.sub(r"[^a-z0-9]+", "-", tool.module.lower())
+    wanted = [f"{tool.module}@{tool.version}", *tool.with_modules]
+    stamp = folder / "required"
+    if stamp.exists() and stamp.read_text() == repr(wanted):
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _go("mod", "init", f"bench/{folder.name}", cwd=folder)
+    if tool.staging:
+        own = Path(json.loads(_go("mod", "download", "-json", wanted[0], cwd=folder))["GoMod"]).read_text(encoding="utf-8")
+        staged = re.findall(r"(k8s\.io/[\w-]+) => \./staging", own)
+        _go("mod", "edit", *(f"-replace={m}={m}@{tool.staging}" for m in staged), cwd=folder)
+    _go("get", *wanted, cwd=folder)
+    stamp.write_text(repr(wanted))
+    return folder
+
+
+def _go(*args: str, cwd: Path) -> str:
+    cwd.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(["go", *args], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise RuntimeError(f"go {args[0]} failed: " + " | ".join(lines[-4:]))
+    return done.stdout
+
+
+def main(argv: list[str]) -> int:
+    """Build what is missing, with a line a step."""
+    if go() is None:
+        print("Go is not installed: the live suite is skipped (Go 1.26 or newer builds it)")
+        return 0
+    wanted = [t for t in tools() if not argv or t.name in argv]
+    for i, tool in enumerate(wanted, 1):
+        start = time.monotonic()
+        if tool.is_built:
+            print(f"[{i} of {len(wanted)}] {tool.name} {tool.version}: there", flush=True)
+            continue
+        print(f"[{i} of {len(wanted)}] {tool.name} {tool.version}: building ...", flush=True)
+        build(tool)
+        print(f"[{i} of {len(wanted)}] {tool.name} {tool.version}: {time.monotonic() - start:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""The real `pulumi` command over the project's own program, with a file backend and doubles of the AWS providers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .build import OUT, ROOT, module_dir, tools
+
+PASSPHRASE = "bench"  # noqa: S105 (protects nothing)
+DOUBLES = {"pulumi-resource-aws": "aws", "pulumi-resource-eks": "eks", "pulumi-language-python": "language"}
+WEBHOOK_TEMPLATE = "templates/webhook/webhook.yaml"
+
+
+class PulumiError(RuntimeError):
+    """A pulumi command that failed, with what it printed."""
+
+
+@dataclass
+class Step:
+    """What the engine did to one resource."""
+
+    op: str
+    urn: str
+    type: str
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Engine:
+    """One stack in a project of its own, copied from the repository."""
+
+    folder: Path
+    stack: str
+    kubeconfig: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Copy the project, and make the programs that the engine finds on its path."""
+        self.project = self.folder / "project"
+        (self.project / "stacks").mkdir(parents=True)
+        for name in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(ROOT / name, self.project / name)
+        source = ROOT / "stacks" / f"Pulumi.{self.stack}.yaml"
+        if source.exists():
+            shutil.copy(source, self.project / "stacks" / source.name)
+        path = self.folder / "bin"
+        path.mkdir()
+        for name in ("pulumi", "pulumi-resource-kubernetes"):
+            (path / name).symlink_to(OUT / "bin" / name)
+        for name, module in DOUBLES.items():
+            script = path / name
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bench.doubles.{module} "$@"\n')
+            script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        (self.folder / "state").mkdir()
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("PULUMI_", "AWS_", "KUBECONFIG"))},
+            "PATH": f"{path}:{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'components'}",
+            "PULUMI_BACKEND_URL": f"file://{self.folder}/state",
+            "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
+            "PULUMI_HOME": str(self.folder / "home"),
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "BENCH_KUBECONFIG": str(self.kubeconfig),
+            **self.env,
+        }
+        self.run("stack", "init", self.stack)
+
+    @property
+    def stack_file(self) -> Path:
+        """The stack's file in the copied project."""
+        return self.project / "stacks" / f"Pulumi.{self.stack}.yaml"
+
+    def run(self, *args: str, seconds: float = 300) -> str:
+        """Run a pulumi command and return what it printed. Raises PulumiError."""
+        done = subprocess.run(
+            [str(self.folder / "bin/pulumi"), *args, "--non-interactive"],
+            cwd=self.project,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        if done.returncode:
+            raise PulumiError(f"pulumi {' '.join(args)}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def edit(self, change: Any) -> None:
+        """Let `change` alter the environment mapping of the stack file."""
+        data = yaml.safe_load(self.stack_file.read_text())
+        change(data["config"]["disagg-serving:environment"])
+        self.stack_file.write_text(yaml.safe_dump(data, sort_keys=False))
+
+    def preview(self, *args: str) -> list[Step]:
+        """Steps of a preview; resources that stay as they are count as `same`."""
+        return [Step(s["op"], s["urn"], _type(s["urn"]), s.get("newState") or {}) for s in self._digest(*args)]
+
+    def _digest(self, *args: str) -> list[dict[str, Any]]:
+        steps: list[dict[str, Any]] = json.loads(self.run("preview", "--json", "--stack", self.stack, *args))["steps"]
+        return steps
+
+    def up(self, *args: str, seconds: float = 300) -> list[Step]:
+        """Steps of an update."""
+        return _steps(self.run("up", "--yes", "--skip-preview", "--json", "--stack", self.stack, *args, seconds=seconds))
+
+    def refresh(self) -> list[Step]:
+        """Steps of a refresh, without running the program."""
+        return _steps(self.run("refresh", "--yes", "--skip-preview", "--json", "--stack", self.stack))
+
+    def destroy(self, seconds: float = 300) -> list[Step]:
+        """Steps of a destroy, in the order in which they ended."""
+        return _steps(self.run("destroy", "--yes", "--skip-preview", "--json", "--stack", self.stack, seconds=seconds))
+
+    def resources(self) -> list[dict[str, Any]]:
+        """The resources of the stack's state."""
+        state: list[dict[str, Any]] = json.loads(self.run("stack", "export", "--stack", self.stack))["deployment"].get("resources") or []
+        return state
+
+
+def lws_chart(folder: Path) -> Path:
+    """The LWS chart of the module, without its webhook configurations: the API server here cannot reach a Service in the cluster."""
+    (tool,) = [t for t in tools() if t.name == "lws"]
+    chart = folder / "lws-chart"
+    shutil.copytree(module_dir(tool.module, tool.version) / "charts/lws", chart)
+    for path in [chart, *chart.rglob("*")]:
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    (chart / WEBHOOK_TEMPLATE).unlink()
+    return chart
+
+
+def _type(urn: str) -> str:
+    return urn.split("::")[2].rsplit("$", maxsplit=1)[-1]
+
+
+def _steps(output: str) -> list[Step]:
+    """Steps out of the engine's event stream: one JSON object a line; ended steps in order."""
+    found = []
+    for line in output.splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        if ended := event.get("resOutputsEvent"):
+            found.append(Step(ended["metadata"]["op"], ended["metadata"]["urn"], ended["metadata"]["type"]))
+    return found
