@@ -9,7 +9,7 @@ import yaml
 from bad_input import CASES, UNTRUSTED
 from bad_input.case import Case, decode, one, stack
 from disagg_serving.cli.main import main
-from factories import aggregated, environment, model, role
+from factories import ROOT, aggregated, environment, model, role
 
 
 def write(case: Case, folder: Path) -> Path:
@@ -150,6 +150,64 @@ def test_every_error_is_shown_at_once(tmp_path: Path, capsys: pytest.CaptureFixt
     }
     assert paths == sorted(paths)
     assert lines[-1].startswith(f"{len(paths)} errors, ")
+
+
+def test_one_model_does_not_hide_the_faults_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model without a usable name or model is left out of the rules, and the others keep the indices of the file."""
+    other = aggregated(model="llama-3.3-70b-instruct-fp9", extraArgs=["--api-key=x"], server=role(instanceType="p5.48xlarg", tensorParallel=3))
+    nameless = {**aggregated(), "name": 3}
+    modelless = {key: value for key, value in aggregated(name="c").items() if key != "model"}
+    file = tmp_path / "env.yaml"
+    file.write_text(yaml.safe_dump(environment(nameless, modelless, other)), encoding="utf-8")
+    code, lines = run(capsys, "check", str(file))
+
+    assert code == 2
+    text = "\n".join(errors_of(lines))
+    for path in (
+        "models[0].name: 3",
+        "models[1].model: is required",
+        "models[2].model: llama",
+        "models[2].extraArgs[0]",
+        "models[2].server.instanceType",
+    ):
+        assert path in text
+
+
+@pytest.mark.parametrize("content", ["name: p\nruntime: python\nconfig: 3\n", "runtime: python\n", "[]\n"])
+def test_project_file_that_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: str) -> None:
+    """A Pulumi.yaml with odd content is refused with its name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text(content, encoding="utf-8")
+    code, lines = run(capsys, "check", "dev")
+    assert code == 2
+    assert "Pulumi.yaml: " in lines[0]
+
+
+def test_program_of_another_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only Python programs can be recorded, and the message says so."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: nodejs\n", encoding="utf-8")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n", encoding="utf-8")
+    code, lines = run(capsys, "plan", "dev")
+    assert (code, "nodejs" in lines[0]) == (1, True)
+
+
+def test_one_stack_does_not_hide_another(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`plan --all` shows the good stacks beside one that is no YAML."""
+    (project / "stacks" / "Pulumi.bad.yaml").write_text("config: [\n", encoding="utf-8")
+    (project / "stacks" / "Pulumi.good.yaml").write_bytes((ROOT / "stacks" / "Pulumi.dev.yaml").read_bytes())
+    (project / "__main__.py").write_bytes((ROOT / "__main__.py").read_bytes())
+    code, lines = run(capsys, "plan", "--all")
+    text = "\n".join(lines)
+    assert code == 2
+    assert "is not valid YAML" in " ".join(text.split())
+    assert "Placement" in text
+
+
+def test_a_file_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """A device or a huge file is read up to a bound, not to its end."""
+    code, lines = run(capsys, "check", "/dev/zero")
+    assert (code, "is larger than" in lines[0]) == (2, True)
 
 
 def test_json_holds_what_the_text_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

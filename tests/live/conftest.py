@@ -1,0 +1,60 @@
+"""Fixtures of the live suite: one control plane for most tests, others where a test needs its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.build import go, tools
+from bench.cluster import Cluster
+from bench.control_plane import ControlPlane
+from bench.instance_types import Reservation
+
+RESERVED = Reservation("cr-0123456789abcdef0", "p5.48xlarge", "us-east-1a", 2)
+"""What the glm5 stack names."""
+SCARCE = Reservation("cr-0fedcba9876543210", "p5.48xlarge", "us-east-1a", 3)
+"""One and a half groups of two nodes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The live tests talk to their own programs on loopback and to nothing else; they are skipped where the real parts are not there."""
+    missing = [t.name for t in tools() if not t.binary.exists()]
+    reason = f"not built: {', '.join(missing)} (run `make live`)" if go() else "Go is not installed, so the real parts cannot be built"
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.allow_hosts(["127.0.0.1"]))
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane with LWS and the stand-in, shared; each test leaves it without workloads and GPU nodes."""
+    with ControlPlane(reservations=(RESERVED, SCARCE)) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane) -> Iterator[Cluster]:
+    """The shared control plane, emptied after the test."""
+    yield plane.cluster
+    plane.faults([])
+    clear(plane.cluster)
+
+
+def clear(cluster: Cluster) -> None:
+    """Remove workloads, pools and nodes of a test."""
+    cluster.kubectl("delete", "leaderworkersets", "-A", "--all", "--wait=true")
+    for kind in ("nodepools", "nodeclaims"):
+        cluster.kubectl("delete", kind, "--all", "--wait=false")
+    cluster.until(lambda: not gpu_nodes(cluster) and not cluster.items("nodeclaims"), "nodes gone", 120)
+    cluster.kubectl("delete", "nodeclasses", "--all")
+
+
+def gpu_nodes(cluster: Cluster, pool: str | None = None) -> list[dict[str, Any]]:
+    """Nodes that Karpenter made, of one pool or of all."""
+    labelled = [n for n in cluster.items("nodes") if "karpenter.sh/nodepool" in n["metadata"].get("labels", {})]
+    return [n for n in labelled if pool in (None, n["metadata"]["labels"]["karpenter.sh/nodepool"])]

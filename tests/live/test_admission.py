@@ -1,0 +1,142 @@
+"""Whether the real API server, with the real CRDs and webhooks, takes what the project renders."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from disagg_serving.catalog import Catalog
+from disagg_serving.planning import evaluation
+from disagg_serving.planning.evaluation import evaluate_file
+from disagg_serving.planning.shapes import Layout
+from disagg_serving.spec.stack_file import find_project
+from factories import ROOT, STACKS, aggregated, check, environment, layout, model
+from hypothesis import HealthCheck, assume, given, settings
+from live.workloads import objects_of
+from unit.test_properties import Generator
+
+from bench.cluster import Cluster, KubectlError
+
+SPECS = 300
+DRY = "--dry-run=server"
+VALIDATED = re.compile(r'^apiserver_admission_webhook_request_total\{.*name="vleaderworkerset\.kb\.io".*rejected="false".*\} (\d+)$', re.MULTILINE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_catalogue() -> Iterator[None]:
+    """The package's catalogue is read once: it does not change, and reading it is most of a check's time."""
+    catalog, patch = Catalog(), pytest.MonkeyPatch()
+    patch.setattr(evaluation, "load_catalog", lambda dirs, base: catalog if not dirs else pytest.fail(f"{dirs} below {base}"))
+    yield
+    patch.undo()
+
+
+def try_all(cluster: Cluster, layouts: list[Layout]) -> Counter[str]:
+    """Make the namespaces, then try every object without keeping it; equal ones once. Kinds with how many of each were tried."""
+    rendered = [o for wanted in layouts for o in objects_of(wanted)]
+    objects = [json.loads(text) for text in dict.fromkeys(json.dumps(o, sort_keys=True) for o in rendered)]
+    cluster.apply({o["metadata"]["name"]: o for o in objects if o["kind"] == "Namespace"}.values())
+    said = cluster.apply(objects, DRY).splitlines()
+    assert len(said) == len(objects)
+    assert all(line.endswith("serverside-applied (server dry run)") for line in said)
+    return Counter(o["kind"] for o in objects)
+
+
+def pod_owners(layouts: list[Layout]) -> list[dict[str, Any]]:
+    """The StatefulSets that the LWS controller would make: their pod templates are checked field by field, those of a set are not."""
+    owners = []
+    for manifest in (o for wanted in layouts for o in objects_of(wanted) if o["kind"] == "LeaderWorkerSet"):
+        templates = manifest["spec"]["leaderWorkerTemplate"]
+        for which in ("leaderTemplate", "workerTemplate"):
+            if which in templates:
+                template = deepcopy(templates[which])
+                template["metadata"]["labels"]["of"] = "bench"
+                owners.append(
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "StatefulSet",
+                        "metadata": {"name": which.lower(), "namespace": "default"},
+                        "spec": {"serviceName": "x", "selector": {"matchLabels": {"of": "bench"}}, "template": template},
+                    }
+                )
+    return [json.loads(text) for text in dict.fromkeys(json.dumps(o, sort_keys=True) for o in owners)]
+
+
+def validations(cluster: Cluster) -> int:
+    """How many LeaderWorkerSets the validating webhook has let pass, as the API server counts them."""
+    return sum(int(count) for count in VALIDATED.findall(cluster.kubectl("get", "--raw", "/metrics")))
+
+
+def stack_layout(stack: str) -> Layout:
+    """The layout of a stack file."""
+    return evaluate_file(find_project(ROOT).stack_file(stack), ROOT).require_layout()
+
+
+def test_stacks_are_accepted(cluster: Cluster) -> None:
+    """Every object of the five stacks passes strict field validation, and each LeaderWorkerSet also the LWS webhook."""
+    for stack in STACKS:
+        before = validations(cluster)
+        kinds = try_all(cluster, [stack_layout(stack)])
+        assert validations(cluster) - before == kinds["LeaderWorkerSet"] > 0
+        assert {"NodePool", "NodeClass", "Service", "PodDisruptionBudget", "ServiceAccount", "PriorityClass"} <= set(kinds)
+
+
+def test_random_specs_are_accepted(cluster: Cluster) -> None:
+    """The objects of 300 random valid environments pass strict field validation, the LWS webhook and the checks of pod templates."""
+    layouts: list[Layout] = []
+
+    @settings(max_examples=SPECS, database=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+    @given(Generator(80).environment())
+    def collect(data: dict[str, Any]) -> None:
+        result = check(data)
+        assume(result.ok)
+        layouts.append(result.require_layout())
+
+    collect()
+    assert len(layouts) >= SPECS
+    sizes = {g.size for wanted in layouts for g in wanted.groups}
+    assert {1, 2} <= sizes
+    assert {g.role for wanted in layouts for g in wanted.groups} == {"prefill", "decode", "server"}
+    before = validations(cluster)
+    kinds = try_all(cluster, layouts)
+    assert validations(cluster) - before == kinds["LeaderWorkerSet"] > SPECS / 2
+    owners = pod_owners(layouts)
+    assert len(cluster.apply(owners, DRY).splitlines()) == len(owners) > SPECS / 2
+
+
+def test_unknown_fields_are_refused(cluster: Cluster) -> None:
+    """The checks above can fail: one unknown field is enough in every kind, but for NodeClass, whose schema is in no public module."""
+    wanted = layout(environment(model()))
+    objects = {o["kind"]: o for o in objects_of(wanted)}
+    cluster.apply(o for o in objects.values() if o["kind"] == "Namespace")
+    for kind in sorted(set(objects) - {"NodeClass"}):
+        with pytest.raises(KubectlError, match=r"(?s)(unknown field|field not declared in schema).*"):
+            cluster.apply([{**objects[kind], "surplus": 1}], DRY)
+    deep = deepcopy(objects["LeaderWorkerSet"])
+    deep["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["resources"]["limit"] = {}
+    with pytest.raises(KubectlError, match="limit"):
+        cluster.apply([deep], DRY)
+
+
+def test_webhook_refuses(cluster: Cluster) -> None:
+    """The LWS webhook is really asked: it refuses a rollout that could never advance, which the CRD's schema lets pass."""
+    (manifest,) = [o for o in objects_of(layout(environment(aggregated()))) if o["kind"] == "LeaderWorkerSet"]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifest["metadata"]["namespace"]}}
+    cluster.apply([namespace])
+    cluster.apply([manifest], DRY)
+    manifest["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"] = {"maxUnavailable": 0, "maxSurge": 0}
+    with pytest.raises(KubectlError, match=r'admission webhook "vleaderworkerset.kb.io" denied the request'):
+        cluster.apply([manifest], DRY)
+
+
+def test_bad_pod_templates_are_refused(cluster: Cluster) -> None:
+    """A LeaderWorkerSet with a pod that cannot be is accepted, its StatefulSet is not: so templates are tried as StatefulSets above."""
+    bad = pod_owners([layout(environment(aggregated()))])
+    bad[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["name"] = "missing"
+    with pytest.raises(KubectlError, match='Not found: "missing"'):
+        cluster.apply(bad, DRY)

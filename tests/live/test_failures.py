@@ -1,0 +1,169 @@
+"""What happens when pods, containers, nodes or the LWS controller go: an engine over two nodes beside two lone ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from disagg_serving.planning.shapes import Layout
+from factories import aggregated, environment, layout, role
+from live.conftest import clear, gpu_nodes
+from live.workloads import deploy, is_available, is_ready, messages, pods, settle, uids
+
+from bench.cluster import Cluster, KubectlError
+from bench.control_plane import ControlPlane
+
+LEADER, WORKER = "wide-0", "wide-0-1"
+LONE = ("lone-0", "lone-1")
+DRAIN_DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
+
+
+@pytest.fixture(scope="module")
+def deployed(plane: ControlPlane) -> Iterator[Layout]:
+    """One group of two nodes and two engines in one pod each, for all tests of this module."""
+    wide = aggregated(name="wide", model="glm-5-fp8", maxModelLen=65536, server=role(tensorParallel=8, pipelineParallel=2))
+    wanted = layout(environment(wide, aggregated(name="lone", server=role(replicas=2))))
+    deploy(plane.cluster, wanted)
+    yield wanted
+    plane.faults([])
+    clear(plane.cluster)
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane, deployed: Layout) -> Cluster:
+    """The shared control plane with all pods ready, whatever the test before did to them."""
+    settle(plane.cluster, deployed)
+    plane.cluster.until(lambda: is_available(plane.cluster, "wide") and is_available(plane.cluster, "lone"), "both sets available")
+    return plane.cluster
+
+
+def recreated(cluster: Cluster, before: dict[str, str]) -> bool:
+    """Whether the same pods are there and ready, each as a new one."""
+    now = {p["metadata"]["name"]: p for p in pods(cluster) if p["metadata"]["name"] in before}
+    return set(now) == set(before) and all(is_ready(p) and p["metadata"]["uid"] != before[n] for n, p in now.items())
+
+
+def delete(cluster: Cluster, pod: str) -> None:
+    """Delete a pod."""
+    cluster.kubectl("delete", "pod", pod, "-n", pod.split("-", maxsplit=1)[0], "--wait=false")
+
+
+@pytest.mark.parametrize("pod", [LEADER, WORKER])
+def test_group_is_recreated_whole(cluster: Cluster, pod: str) -> None:
+    """A leader or worker that is deleted takes its whole group with it, since NCCL cannot let one rank join again; others stay."""
+    wide, lone = uids(cluster, "wide"), uids(cluster, "lone")
+    delete(cluster, pod)
+    cluster.until(lambda: recreated(cluster, wide), f"both pods of the group new after {pod}")
+    assert uids(cluster, "lone") == lone
+
+
+def test_lone_pod_is_replaced_alone(cluster: Cluster) -> None:
+    """An engine in one pod that is deleted comes back by itself; its neighbour in the same set keeps serving."""
+    before = uids(cluster)
+    delete(cluster, LONE[0])
+    cluster.until(lambda: recreated(cluster, {LONE[0]: before[LONE[0]]}), "the pod new")
+    after = uids(cluster)
+    assert {n for n in before if before[n] != after[n]} == {LONE[0]}
+
+
+@pytest.mark.parametrize("pod", [LEADER, WORKER])
+def test_restarted_container(cluster: Cluster, pod: str) -> None:
+    """A container that restarts keeps its pod and so its weights where the engine is alone, and recreates the group where it is not.
+
+    The lone one restarts first, so that the controller has seen it by the time it has recreated the group.
+    """
+    wide, lone = uids(cluster, "wide"), uids(cluster, "lone")
+    restarted = '[{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]'
+    for name in (LONE[0], pod):
+        cluster.kubectl("patch", "pod", name, "-n", name.split("-")[0], "--subresource=status", "--type=json", "-p", restarted)
+    cluster.until(lambda: recreated(cluster, wide), "both pods of the group new")
+    assert uids(cluster, "lone") == lone
+    (kept,) = [p for p in pods(cluster, "lone") if p["metadata"]["name"] == LONE[0]]
+    assert kept["status"]["containerStatuses"][0]["restartCount"] == 1
+    assert kept["metadata"].get("deletionTimestamp") is None
+
+
+def test_controller_restart_touches_no_pod(plane: ControlPlane, cluster: Cluster) -> None:
+    """An LWS controller that is killed and started again makes and restarts no pod, and then does its work: a third replica comes."""
+    before = states(cluster)
+    plane.programs.stop("lws")
+    assert states(cluster) == before
+    plane.start_lws()
+    cluster.kubectl("scale", "lws/lone", "-n", "lone", "--replicas=3")
+    cluster.until(lambda: any(p["metadata"]["name"] == "lone-2" and is_ready(p) for p in pods(cluster)), "the third replica")
+    assert {name: state for name, state in states(cluster).items() if name != "lone-2"} == before
+    cluster.kubectl("scale", "lws/lone", "-n", "lone", "--replicas=2")
+    cluster.until(lambda: set(uids(cluster, "lone")) == set(LONE), "two replicas again")
+    assert states(cluster) == before
+
+
+def states(cluster: Cluster) -> dict[str, tuple[str, int]]:
+    """Identity and container restarts of every pod."""
+    return {p["metadata"]["name"]: (p["metadata"]["uid"], sum(c["restartCount"] for c in p["status"]["containerStatuses"])) for p in pods(cluster)}
+
+
+def test_budget_holds_a_second_eviction(plane: ControlPlane, cluster: Cluster) -> None:
+    """While an evicted engine is not back, its set's PodDisruptionBudget refuses the next eviction; once it is back it allows one again.
+
+    The evicted pod is kept from coming back: its node is cordoned, and the cloud has no other.
+    """
+    (node,) = {p["spec"]["nodeName"] for p in pods(cluster, "lone")}
+    cluster.until(lambda: allowed(cluster, "lone") == 1, "one eviction allowed")
+    plane.faults([{"match": {}, "allow": 0}])
+    cluster.kubectl("cordon", node)
+    try:
+        before = uids(cluster, "lone")
+        evict(cluster, LONE[0])
+        with pytest.raises(KubectlError, match=r"TooManyRequests.*disruption budget"):
+            evict(cluster, LONE[1])
+        cluster.until(lambda: uids(cluster, "lone").get(LONE[0]) not in {None, before[LONE[0]]}, "the evicted pod made again")
+        cluster.until(lambda: allowed(cluster, "lone") == 0 and healthy(cluster, "lone") == 1, "the budget has seen it")
+        with pytest.raises(KubectlError, match=r"TooManyRequests.*disruption budget"):
+            evict(cluster, LONE[1])
+        assert uids(cluster, "lone")[LONE[1]] == before[LONE[1]]
+    finally:
+        cluster.kubectl("uncordon", node)
+        plane.faults([])
+    cluster.until(lambda: allowed(cluster, "lone") == 1, "one eviction allowed again")
+    evict(cluster, LONE[1])
+    cluster.until(lambda: recreated(cluster, before), "both pods new, one after the other")
+
+
+def evict(cluster: Cluster, pod: str) -> None:
+    """Ask for an eviction, as a drain does. Raises KubectlError if it is refused."""
+    namespace = pod.split("-", maxsplit=1)[0]
+    body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+    cluster.kubectl("create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", "-f", "-", stdin=json.dumps(body))
+
+
+def allowed(cluster: Cluster, name: str) -> int:
+    """Evictions that a set's budget allows now."""
+    return int(cluster.get("pdb", name, name)["status"]["disruptionsAllowed"])
+
+
+def healthy(cluster: Cluster, name: str) -> int:
+    """Pods of a set that its budget counts as healthy."""
+    return int(cluster.get("pdb", name, name)["status"]["currentHealthy"])
+
+
+def test_deleted_node_is_replaced(cluster: Cluster) -> None:
+    """A node that is taken away waits for its engine until the pool's grace period ends; then the whole group comes back, on a new node.
+
+    The end of the period is brought forward by the annotation in which Karpenter keeps it.
+    """
+    wide, lone = uids(cluster, "wide"), uids(cluster, "lone")
+    (worker,) = [p for p in pods(cluster, "wide") if p["metadata"]["name"] == WORKER]
+    gone = worker["spec"]["nodeName"]
+    (claim,) = [c["metadata"]["name"] for c in cluster.items("nodeclaims") if c["status"]["nodeName"] == gone]
+    cluster.kubectl("delete", "nodeclaim", claim, "--wait=false")
+    cluster.until(lambda: any("waiting to be evicted" in m for m in messages(cluster, "FailedDraining", gone)), "the drain waits")
+    assert uids(cluster, "wide") == wide
+    cluster.kubectl("annotate", "nodeclaim", claim, "--overwrite", f"{DRAIN_DEADLINE}=2024-01-01T00:00:00Z")
+    cluster.until(lambda: recreated(cluster, wide), "both pods of the group new")
+    cluster.until(lambda: gone not in {n["metadata"]["name"] for n in gpu_nodes(cluster)}, "the old node gone")
+    placed = {p["metadata"]["name"]: p["spec"]["nodeName"] for p in pods(cluster, "wide")}
+    assert gone not in placed.values()
+    assert len(set(placed.values())) == 2
+    assert uids(cluster, "lone") == lone
