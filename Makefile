@@ -67,8 +67,9 @@ package: $(VENV)/.dev  ## Build the wheel and test it outside the source tree
 	@$(BIN)/python scripts/check_package.py
 
 .PHONY: benchmark
-benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need
+benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need, and against the real engine if it is built
 	@$(BIN)/python scripts/benchmark.py
+	@$(BIN)/python -m bench.benchmark
 
 .PHONY: lock
 lock:  ## Pin all packages anew (needs uv)

@@ -128,6 +128,20 @@ class Engine:
         return state
 
 
+def for_stack(stack: str, kubeconfig: Path, folder: Path) -> Engine:
+    """The stack's project, with the bench's cluster and the chart that can be installed here."""
+    engine = Engine(folder, stack, kubeconfig)
+    chart = str(lws_chart(folder))
+
+    def adapt(environment: dict[str, Any]) -> None:
+        environment["lws"] = {"chart": chart}
+        if "existingCluster" in environment:
+            environment["existingCluster"]["kubeconfig"] = str(kubeconfig)
+
+    engine.edit(adapt)
+    return engine
+
+
 def lws_chart(folder: Path) -> Path:
     """The LWS chart of the module, without its webhook configurations: the API server here cannot reach a Service in the cluster."""
     (tool,) = [t for t in tools() if t.name == "lws"]
