@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from disagg_serving import labels
 from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.spec.stack_file import find_project
@@ -114,9 +116,6 @@ def random_layout(generator: random.Random, index: int) -> Layout:
 
 def with_own_pools(wanted: Layout, suffix: str) -> Layout:
     """The same layout with pools of another name, so that environments of a batch do not share them."""
-    from dataclasses import replace
-
-    from disagg_serving import labels
 
     def renamed(pool: str) -> str:
         return f"{pool}-{suffix}"
