@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
@@ -17,6 +14,7 @@ from .build import main as build
 from .control_plane import ControlPlane
 from .engine import Engine
 from .instance_types import Reservation
+from .processes import end_detached
 
 FOLDER, PLAY = OUT / "up", OUT / "play"
 KUBECONFIG = OUT / "kubeconfig"
@@ -34,13 +32,13 @@ def up() -> int:
     plane = ControlPlane(folder=FOLDER, detach=True, reservations=(GLM5_RESERVATION,))
     try:
         plane.start()
+        KUBECONFIG.unlink(missing_ok=True)
+        KUBECONFIG.symlink_to(plane.kubeconfig)
+        _prepare_play(plane)
     except BaseException:
         plane.programs.stop_all()
         raise
     (FOLDER / "pids.json").write_text(json.dumps([p.process.pid for p in plane.programs.running]))
-    KUBECONFIG.unlink(missing_ok=True)
-    KUBECONFIG.symlink_to(plane.kubeconfig)
-    _prepare_play(plane)
     print(f"the bench is up after {time.monotonic() - start:.0f} s; its logs are in {_shown(FOLDER)}")
     print(f"  source {_shown(PLAY / 'env.sh')}    # pulumi, kubectl and the kubeconfig, in a copy of the project")
     print("  pulumi up --stack local")
@@ -71,9 +69,7 @@ def down() -> int:
     if not pids.exists():
         print("no bench is up")
         return 0
-    for pid in reversed(json.loads(pids.read_text())):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+    end_detached(json.loads(pids.read_text()), OUT / "bin")
     for folder in (FOLDER, PLAY):
         shutil.rmtree(folder, ignore_errors=True)
     KUBECONFIG.unlink(missing_ok=True)

@@ -126,19 +126,29 @@ def _go(*args: str, cwd: Path) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Build what is missing, with a line a step."""
+    """Build what is missing, with a line a step; what cannot be built is said in a line, and ends with exit code 1."""
     if go() is None:
         print("Go is not installed: the live suite is skipped (Go 1.26 or newer builds it)")
         return 0
+    known = [t.name for t in tools()]
+    if unknown := [name for name in argv if name not in known]:
+        print(f"unknown program {', '.join(unknown)} (allowed: {', '.join(known)})", file=sys.stderr)
+        return 1
     wanted = [t for t in tools() if not argv or t.name in argv]
+    begin = time.monotonic()
     for i, tool in enumerate(wanted, 1):
-        start = time.monotonic()
+        start, step = time.monotonic(), f"[{i} of {len(wanted)}] {tool.name} {tool.version}"
         if tool.is_built:
-            print(f"[{i} of {len(wanted)}] {tool.name} {tool.version}: there", flush=True)
+            print(f"{step}: there", flush=True)
             continue
-        print(f"[{i} of {len(wanted)}] {tool.name} {tool.version}: building ...", flush=True)
-        build(tool)
-        print(f"[{i} of {len(wanted)}] {tool.name} {tool.version}: {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{step}: building ...", flush=True)
+        try:
+            build(tool)
+        except RuntimeError as error:
+            print(f"{step}: {error}", file=sys.stderr)
+            return 1
+        print(f"{step}: {time.monotonic() - start:.0f} s", flush=True)
+    print(f"build: {time.monotonic() - begin:.0f} s", flush=True)
     return 0
 
 

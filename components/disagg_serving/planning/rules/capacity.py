@@ -110,6 +110,33 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
         )  # fmt: skip
 
 
+@rule(
+    "mixed-pods",
+    Level.WARNING,
+    Stage.LAYOUT,
+    "disagg-serving, seen on a real scheduler and Karpenter: half-node pods took the node of a whole-node one",
+)
+def mixed_pods(s: Subject) -> Iterator[Fault]:
+    """Where pods of different size share a pool, the scheduler may spread the small ones over nodes that the large ones need."""
+    bounds = {pool.name: pool.max_nodes for pool in s.layout.pools} if s.layout else {}
+    for pool, groups in by_pool(s.layout.groups).items() if s.layout else ():
+        largest = max(groups, key=lambda g: (g.pod_requests.gpus, g.path))
+        gpus, size = largest.instance.gpu.count, largest.pod_requests.gpus
+        smaller = [g for g in groups if g.pod_requests.gpus < size]
+        if pool not in bounds or not smaller or size > gpus:
+            continue
+        wanted = sum(g.size * g.spec.replicas for g in groups if g.pod_requests.gpus == size)
+        # one place for a large pod is lost on a node as soon as small ones use more than what the large ones leave over
+        lost = sum(g.size * g.spec.replicas // (gpus % size // g.pod_requests.gpus + 1) for g in smaller)
+        safe = -(-(wanted + lost) // (gpus // size))
+        if len(pack(groups)) <= bounds[pool] < safe:
+            message = f"leaves no place for pods of {size} GPUs if the scheduler spreads the smaller ones of {', '.join(g.path for g in smaller)}"
+            yield Fault(
+                f"{largest.path}.capacity.nodes", f"{message} over pool {pool}, which has at most {bounds[pool]} nodes",
+                largest.spec.capacity.nodes, f"at least {safe}", "raise it, or give one of them another instance type or reservation",
+            )  # fmt: skip
+
+
 @rule("shared-pool", Level.ERROR, Stage.LAYOUT, "disagg-serving: one NodePool a role, instance type and capacity source")
 def shared_pool(s: Subject) -> Iterator[Fault]:
     """Models that share a pool do not state different bounds for it."""
