@@ -36,9 +36,7 @@ def test_half_node_pods_can_take_the_node_of_a_whole_node_pod() -> None:
 
 
 @given(data=st.data(), sizes=st.tuples(SIZES, SIZES), larges=st.integers(1, 4), smalls=st.integers(1, 6), spare=st.integers(0, 4))
-def test_without_a_warning_no_spreading_strands_a_pod(  # noqa: PLR0913, PLR0917 (drawn values)
-    data: st.DataObject, sizes: tuple[int, int], larges: int, smalls: int, spare: int
-) -> None:
+def test_without_a_warning_no_spreading_strands_a_pod(data: st.DataObject, sizes: tuple[int, int], larges: int, smalls: int, spare: int) -> None:
     """However the small pods are placed first on nodes within the bound, every large pod still finds room unless the rule has warned."""
     small, large = sorted(sizes)
     nodes = -(-(large * larges + small * smalls) // GPUS) + spare
