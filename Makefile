@@ -78,7 +78,7 @@ lock:  ## Pin all packages anew (needs uv)
 .PHONY: live
 live: $(VENV)/.dev  ## Build the real engine and control plane from Go modules, and run the live suite
 	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
-	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile --durations=10; fi
+	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
 
 .PHONY: bench-up
 bench-up: $(VENV)/.dev  ## Start a control plane without a cloud and leave it running
