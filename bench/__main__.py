@@ -7,12 +7,11 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from .build import OUT, ROOT
 from .build import main as build
 from .control_plane import ControlPlane
-from .engine import Engine
+from .engine import for_stack
 from .instance_types import Reservation
 from .processes import end_detached
 
@@ -51,13 +50,7 @@ def _prepare_play(plane: ControlPlane) -> None:
     """A copy of the project with the local stack for this bench, and the environment that its commands need."""
     shutil.rmtree(PLAY, ignore_errors=True)
     PLAY.mkdir(parents=True)
-    engine = Engine(PLAY, "local", plane.kubeconfig)
-
-    def adapt(environment: dict[str, Any]) -> None:
-        environment["existingCluster"]["kubeconfig"] = str(plane.kubeconfig)
-        environment["lws"] = {"install": "existing"}
-
-    engine.edit(adapt)
+    engine = for_stack("local", plane.kubeconfig, PLAY, {"install": "existing"})
     variables = {**engine.environment, "PATH": f"{PLAY / 'bin'}:{OUT / 'bin'}:$PATH", "KUBECONFIG": str(plane.kubeconfig)}
     names = [n for n in variables if n in ("PATH", "KUBECONFIG", "PYTHONPATH", "BENCH_KUBECONFIG") or n.startswith("PULUMI_")]
     (PLAY / "env.sh").write_text("".join(f'export {n}="{variables[n]}"\n' for n in names) + f'cd "{PLAY / "project"}"\n')

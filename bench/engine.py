@@ -128,13 +128,13 @@ class Engine:
         return state
 
 
-def for_stack(stack: str, kubeconfig: Path, folder: Path) -> Engine:
-    """The stack's project, with the bench's cluster and the chart that can be installed here."""
+def for_stack(stack: str, kubeconfig: Path, folder: Path, lws: dict[str, Any] | None = None) -> Engine:
+    """The stack's project with the bench's cluster; `lws` as in the stack file, or the chart that can be installed here."""
     engine = Engine(folder, stack, kubeconfig)
-    chart = str(lws_chart(folder))
+    lws = lws or {"chart": str(lws_chart(folder))}
 
     def adapt(environment: dict[str, Any]) -> None:
-        environment["lws"] = {"chart": chart}
+        environment["lws"] = lws
         if "existingCluster" in environment:
             environment["existingCluster"]["kubeconfig"] = str(kubeconfig)
 

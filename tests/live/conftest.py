@@ -37,6 +37,13 @@ def plane() -> Iterator[ControlPlane]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def own_plane() -> Iterator[ControlPlane]:
+    """A control plane that only the engine writes to."""
+    with ControlPlane(reservations=(RESERVED,)) as running:
+        yield running
+
+
 @pytest.fixture
 def cluster(plane: ControlPlane) -> Iterator[Cluster]:
     """The shared control plane, emptied after the test."""

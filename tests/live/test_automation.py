@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from disagg_serving.preview.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from pulumi import automation
 
 from bench.control_plane import ControlPlane
 from bench.engine import for_stack
-
-
-@pytest.fixture(scope="module")
-def own_plane() -> Iterator[ControlPlane]:
-    """A control plane that only the engine writes to."""
-    with ControlPlane() as running:
-        yield running
 
 
 def test_preview_up_and_destroy(own_plane: ControlPlane, tmp_path: Path) -> None:

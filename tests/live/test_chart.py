@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from live.workloads import pods
 
 from bench.control_plane import LWS_CRDS, ControlPlane
-from bench.engine import Engine, lws_chart
+from bench.engine import for_stack, lws_chart
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +23,7 @@ def bare_plane() -> Iterator[ControlPlane]:
 def test_chart_installs_upgrades_and_leaves_its_crds(bare_plane: ControlPlane, tmp_path: Path) -> None:
     """The chart brings CRDs and controller; a new chart version keeps existing sets; a destroy keeps the CRDs, and a new up finds them."""
     cluster, chart = bare_plane.cluster, lws_chart(tmp_path)
-    engine = Engine(tmp_path / "engine", "local", bare_plane.kubeconfig)
-
-    def adapt(environment: dict[str, Any]) -> None:
-        environment["existingCluster"]["kubeconfig"] = str(bare_plane.kubeconfig)
-        environment["lws"] = {"chart": str(chart)}
-
-    engine.edit(adapt)
+    engine = for_stack("local", bare_plane.kubeconfig, tmp_path / "engine", {"chart": str(chart)})
     engine.up()
     cluster.established(*LWS_CRDS)
     deployment = cluster.get("deployment", "lws-controller-manager", "lws-system")

@@ -10,7 +10,7 @@ import pytest
 from disagg_serving.preview.graph import COMPUTED, SECRET, Graph, Resource
 from disagg_serving.preview.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
-from live.conftest import RESERVED, clear, gpu_nodes
+from live.conftest import clear, gpu_nodes
 from live.workloads import is_ready, pods
 
 from bench.cluster import Cluster
@@ -22,13 +22,6 @@ SIGNATURE, SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d", "1b47061264138
 AWS_STACKS = ("dev", "glm5", "prod", "staging")
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-
-
-@pytest.fixture(scope="module")
-def own_plane() -> Iterator[ControlPlane]:
-    """A control plane that only the engine writes to."""
-    with ControlPlane(reservations=(RESERVED,)) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from bench.build import ROOT
 from bench.control_plane import SLOW_MODEL, ControlPlane
-from bench.engine import Engine, PulumiError
+from bench.engine import PulumiError, for_stack
 
 WAIT_SECONDS = 10
 
 
-@pytest.fixture(scope="module")
-def own_plane() -> Iterator[ControlPlane]:
-    """A control plane with the LWS controller already there."""
-    with ControlPlane() as running:
-        yield running
-
-
 def test_up_ends_and_waits_only_when_asked(own_plane: ControlPlane, tmp_path: Path) -> None:
     """`up` ends in seconds and says what it did not wait for; asked to wait it times out with a clear message, and the next one resumes."""
-    engine = Engine(tmp_path, "local", own_plane.kubeconfig)
-
-    def slow(environment: dict[str, Any]) -> None:
-        environment["existingCluster"]["kubeconfig"] = str(own_plane.kubeconfig)
-        environment["lws"] = {"install": "existing"}
-        environment["models"][0]["name"] = SLOW_MODEL
-
-    engine.edit(slow)
+    engine = for_stack("local", own_plane.kubeconfig, tmp_path, {"install": "existing"})
+    engine.edit(lambda e: e["models"][0].update(name=SLOW_MODEL))
     start = time.monotonic()
     printed = engine.run("up", "--yes", "--skip-preview", "--stack", "local")
     assert time.monotonic() - start < 60

@@ -87,4 +87,4 @@ def set_status(cluster: Cluster, set_name: str) -> dict[str, Any]:
 
 def is_available(cluster: Cluster, set_name: str) -> bool:
     """Whether a LeaderWorkerSet says that it serves, which is what the stack waits for."""
-    return any(c["type"] == "Available" and c["status"] == "True" for c in set_status(cluster, set_name).get("conditions") or [])
+    return _is({"status": set_status(cluster, set_name)}, "Available")

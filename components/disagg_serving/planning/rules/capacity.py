@@ -89,23 +89,16 @@ def node_packing(s: Subject) -> Iterator[Fault]:
 )
 def group_capacity(s: Subject) -> Iterator[Fault]:
     """All groups of a pool fit the nodes that are reserved or allowed: half-placed groups hold nodes and never serve."""
-    if s.layout is None:
-        return
-    bounds = {pool.name: pool.max_nodes for pool in s.layout.pools}
-    for pool, groups in by_pool(s.layout.groups).items():
+    for pool, groups, bound in _bounded(s):
         needed = len(pack(groups))
-        if pool not in bounds or needed <= bounds[pool]:
+        if needed <= bound:
             continue
         widest = max(groups, key=lambda g: (g.size * g.spec.replicas, g.path))
         kind = "reserved" if widest.spec.capacity.type == "reserved" else "allowed"
         others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.spec.replicas} x {widest.size} pods"
-        fix = (
-            f"set replicas to {_most_replicas(widest, bounds[pool])}"
-            if len(groups) == 1 and _most_replicas(widest, bounds[pool])
-            else "lower replicas"
-        )
+        fix = f"set replicas to {_most_replicas(widest, bound)}" if len(groups) == 1 and _most_replicas(widest, bound) else "lower replicas"
         yield Fault(
-            f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bounds[pool]} are {kind}",
+            f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bound} are {kind}",
             widest.spec.capacity.nodes, f"at least {needed}", fix,
         )  # fmt: skip
 
@@ -118,21 +111,20 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
 )
 def mixed_pods(s: Subject) -> Iterator[Fault]:
     """Where pods of different size share a pool, the scheduler may spread the small ones over nodes that the large ones need."""
-    bounds = {pool.name: pool.max_nodes for pool in s.layout.pools} if s.layout else {}
-    for pool, groups in by_pool(s.layout.groups).items() if s.layout else ():
+    for pool, groups, bound in _bounded(s):
         largest = max(groups, key=lambda g: (g.pod_requests.gpus, g.path))
         gpus, size = largest.instance.gpu.count, largest.pod_requests.gpus
         smaller = [g for g in groups if g.pod_requests.gpus < size]
-        if pool not in bounds or not smaller or size > gpus:
+        if not smaller or size > gpus:
             continue
         wanted = sum(g.size * g.spec.replicas for g in groups if g.pod_requests.gpus == size)
         # one place for a large pod is lost on a node as soon as small ones use more than what the large ones leave over
         lost = sum(g.size * g.spec.replicas // (gpus % size // g.pod_requests.gpus + 1) for g in smaller)
         safe = -(-(wanted + lost) // (gpus // size))
-        if len(pack(groups)) <= bounds[pool] < safe:
+        if len(pack(groups)) <= bound < safe:
             message = f"leaves no place for pods of {size} GPUs if the scheduler spreads the smaller ones of {', '.join(g.path for g in smaller)}"
             yield Fault(
-                f"{largest.path}.capacity.nodes", f"{message} over pool {pool}, which has at most {bounds[pool]} nodes",
+                f"{largest.path}.capacity.nodes", f"{message} over pool {pool}, which has at most {bound} nodes",
                 largest.spec.capacity.nodes, f"at least {safe}", "raise it, or give one of them another instance type or reservation",
             )  # fmt: skip
 
@@ -180,6 +172,14 @@ def template_outage(s: Subject) -> Iterator[Fault]:
         if group.spec.replicas == 1:
             message = "means that a change of its pods interrupts serving while the model loads again"
             yield Fault(f"{group.path}.replicas", message, 1, "2 or more", "add a replica if that is not acceptable")
+
+
+def _bounded(s: Subject) -> Iterator[tuple[str, list[Group], int]]:
+    """Pools that the program makes, by name, with their groups and the most nodes they may have."""
+    bounds = {pool.name: pool.max_nodes for pool in s.layout.pools} if s.layout else {}
+    for pool, groups in by_pool(s.layout.groups).items() if s.layout else ():
+        if pool in bounds:
+            yield pool, groups, bounds[pool]
 
 
 def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:
