@@ -38,6 +38,7 @@ USERS = {
 LWS_CRDS = ("leaderworkersets.leaderworkerset.x-k8s.io", "disaggregatedsets.disaggregatedset.x-k8s.io")
 KARPENTER_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh")
 NODE_CLASS_CRD = "nodeclasses.eks.amazonaws.com"
+POD_END_MILLISECONDS = 1000
 SLOW_MODEL = "slow"
 CPU_NODE = "general-purpose"
 """A node for controllers, as Auto Mode's built-in pools would make."""
@@ -176,8 +177,9 @@ class ControlPlane:
         files = [
             stages / "node/fast/node-initialize.yaml",
             stages / "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-            *(stages / f"pod/fast/pod-{what}.yaml" for what in ("complete", "delete")),
+            stages / "pod/fast/pod-complete.yaml",
             self._pod_ready_stage(stages / "pod/fast/pod-ready.yaml"),
+            self._pod_delete_stage(stages / "pod/fast/pod-delete.yaml"),
         ]
         self.programs.start(
             "kwok",
@@ -194,6 +196,18 @@ class ControlPlane:
         expressions = stage["spec"]["selector"].setdefault("matchExpressions", [])
         expressions.append({"key": '.metadata.labels["app.kubernetes.io/part-of"]', "operator": "NotIn", "values": [SLOW_MODEL]})
         path = self.folder / "pod-ready.yaml"
+        path.write_text(yaml.safe_dump(stage))
+        return path
+
+    def _pod_delete_stage(self, original: Path) -> Path:
+        """Kwok's stage that removes deleted pods, after the time that a kubelet needs at least to end containers.
+
+        Kwok's own takes no time, and LWS 0.9 then sometimes sees a worker's replacement before it has seen the worker go, and keeps the
+        leader of the broken group (lws#998, fixed after 0.10).
+        """
+        stage = yaml.safe_load(original.read_text())
+        stage["spec"]["delay"] = {"durationMilliseconds": POD_END_MILLISECONDS}
+        path = self.folder / "pod-delete.yaml"
         path.write_text(yaml.safe_dump(stage))
         return path
 
