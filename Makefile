@@ -75,8 +75,11 @@ benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need
 lock:  ## Pin all packages anew (needs uv)
 	@./scripts/lock.sh
 
+$(VENV)/.live: $(VENV)/.dev requirements-live.txt
+	@if $(INSTALL) -r requirements-live.txt; then touch $@; else echo "Envoy cannot be installed here: the tests of the request path are skipped"; fi
+
 .PHONY: live
-live: $(VENV)/.dev  ## Build the real engine and control plane from Go modules, and run the live suite
+live: $(VENV)/.live  ## Build the real engine and control plane from Go modules, and run the live suite
 	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
 	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
 

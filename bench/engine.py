@@ -8,11 +8,14 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from disagg_serving.catalog import Catalog
+from disagg_serving.pins import DEFAULT_ROUTER
 
 from .build import OUT, ROOT, module_dir, tools
 
@@ -129,12 +132,13 @@ class Engine:
 
 
 def for_stack(stack: str, kubeconfig: Path, folder: Path, lws: dict[str, Any] | None = None) -> Engine:
-    """The stack's project with the bench's cluster; `lws` as in the stack file, or the chart that can be installed here."""
+    """The stack's project with the bench's cluster and router chart; `lws` as in the stack file, or the chart that can be installed here."""
     engine = Engine(folder, stack, kubeconfig)
     lws = lws or {"chart": str(lws_chart(folder))}
 
     def adapt(environment: dict[str, Any]) -> None:
         environment["lws"] = lws
+        environment["router"] = {"chart": str(router_chart(folder))}
         if "existingCluster" in environment:
             environment["existingCluster"]["kubeconfig"] = str(kubeconfig)
 
@@ -151,6 +155,29 @@ def lws_chart(folder: Path) -> Path:
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
     (chart / WEBHOOK_TEMPLATE).unlink()
     return chart
+
+
+def router_chart(folder: Path) -> Path:
+    """The chart that stands for the router's, which takes the values that the real one has and refuses all others."""
+    chart = folder / "router-chart"
+    shutil.copytree(Path(__file__).parent / "router_chart", chart)
+    (chart / "values.schema.json").write_text(json.dumps(values_schema(Catalog().routers[DEFAULT_ROUTER].chart_values)))
+    return chart
+
+
+def values_schema(paths: Sequence[str]) -> dict[str, Any]:
+    """A JSON Schema of a chart's values out of dotted paths; `.*` ends a free mapping. Helm itself adds `global`."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"global": {}}, "additionalProperties": False}
+    for path in paths:
+        place = schema
+        for part in path.removesuffix(".*").split("."):
+            place.setdefault("properties", {})
+            place.setdefault("type", "object")
+            place.setdefault("additionalProperties", False)
+            place = place["properties"].setdefault(part, {})
+        if path.endswith(".*"):
+            place.update({"type": "object", "additionalProperties": True})
+    return schema
 
 
 def _type(urn: str) -> str:

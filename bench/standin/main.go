@@ -1,7 +1,7 @@
 // Command standin takes the place of EKS Auto Mode on the bench: Karpenter's own controllers over a cloud that only makes node objects.
 //
-// It accepts eks.amazonaws.com/v1 NodeClass, offers the instance types of the project's catalogue, counts reservations, and refuses
-// capacity where a test asks for it. It listens on loopback only.
+// It accepts eks.amazonaws.com/v1 NodeClass, offers the instance types of the project's catalogue, counts reservations, refuses
+// capacity where a test asks for it, and names load balancers. It listens on loopback only.
 //
 // Environment, besides Karpenter's own: STANDIN_FAULTS, a JSON file read at each launch (see faults.go); STANDIN_REFUSAL, how long
 // a refused offering stays unavailable (default 15s; EC2's callers wait 3 minutes).
@@ -43,5 +43,9 @@ func main() {
 	decorated := overlay.Decorate(bare, op.GetClient(), op.InstanceTypeStore)
 	cluster := state.NewCluster(op.Clock, op.GetClient(), decorated)
 	all := controllers.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(), op.EventRecorder, decorated, bare, cluster, op.InstanceTypeStore)
+	if err := nameLoadBalancers(op.Manager); err != nil {
+		fmt.Fprintln(os.Stderr, "load balancers:", err)
+		os.Exit(1)
+	}
 	op.WithControllers(ctx, all...).Start(ctx)
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 # ours
 ROLE = "disagg-serving/role"
 POOL = "disagg-serving/pool"
+CLIENT = "disagg-serving/client"
+"""Label of namespaces whose pods may call the models from inside the cluster."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
@@ -16,6 +18,9 @@ LLM_D_MODEL = "llm-d.ai/model"
 LLM_D_ROLE = "llm-d.ai/role"
 LLM_D_INFERENCE_SERVING = "llm-d.ai/inference-serving"
 
+ROUTER_RELEASE = "llm-d-router-standalone"
+"""Label by which the standalone chart's Service finds its pods; its value is the release's name and -epp."""
+
 # LeaderWorkerSet
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 LWS_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -26,6 +31,9 @@ ZONE = "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
 POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+PROMETHEUS_NAME = "prometheus"
 
 # Karpenter and EKS Auto Mode
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
@@ -41,6 +49,9 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 SKIP_AWAIT = "pulumi.com/skipAwait"
 WAIT_FOR = "pulumi.com/waitFor"
 TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
+
+# load balancer controller of Auto Mode
+NLB = "service.beta.kubernetes.io/aws-load-balancer-"
 
 # AWS tags
 PUBLIC_LOAD_BALANCERS = "kubernetes.io/role/elb"

@@ -31,18 +31,8 @@ LWS_MINIMUM_KUBERNETES = (1, 34)
 NEWEST_KUBERNETES = (1, 37)
 """Named in the EKS release note of 2026-10-01."""
 
-ROUTING_SIDECAR = Pin(
-    "v0.10.0",
-    "ghcr.io/llm-d/llm-d-router-disagg-sidecar",
-    "llm-d/llm-d-router: release v0.10.0",
-    "2026-11-29",
-)
-"""Routing sidecar of decode pods; same version as the router chart."""
+DEFAULT_ROUTER = "llm-d-router-0.10.0"
+"""Id in catalog/routers: chart, images, sidecar and plugins of one release."""
 
 DEFAULT_ENGINE = "vllm-0.33.0-efa"
 """Id in catalog/engines: the first vLLM release with an official EFA image and with the stale-peer fix."""
-
-
-def image(pin: Pin) -> str:
-    """`location:version` of a pinned image."""
-    return f"{pin.location}:{pin.version}"

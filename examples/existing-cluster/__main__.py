@@ -1,8 +1,8 @@
-"""Your own program: GPU pools and one model on an EKS Auto Mode cluster that exists, with its LeaderWorkerSet controller."""
+"""Your own program: GPU pools and one model with its endpoint on an EKS Auto Mode cluster that exists, with its LeaderWorkerSet controller."""
 
 import pulumi
 import pulumi_kubernetes as k8s
-from disagg_serving.resources import ModelServing, NodePools
+from disagg_serving.resources import Gateway, ModelServing, NodePools
 from disagg_serving.resources.spec_args import ModelSpecArgs
 
 config = pulumi.Config()
@@ -34,6 +34,12 @@ serving = ModelServing(
     {"model": llama, "zone": zone},
     pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=[pools])),
 )
+gateway = Gateway(
+    "llama-70b",
+    {"model": llama, "zone": zone},
+    pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=[serving])),
+)
 
+pulumi.export("endpoint", gateway.endpoint)
 pulumi.export("services", serving.service_names)
 pulumi.export("pools", pools.pool_names)

@@ -203,8 +203,9 @@ def test_render_writes_files_in_apply_order(disagg: Run, tmp_path: Path) -> None
     seen: set[str] = set()
     for o in objects:
         seen |= {o["metadata"]["name"]} if o["kind"] == "Namespace" else set()
-        assert o["metadata"].get("namespace") in {None, *seen}
-    last = [len(kinds) - 1 - kinds[::-1].index(k) for k in ("NodeClass", "NodePool", "PriorityClass", "ServiceAccount", "Service")]
+        assert o["metadata"].get("namespace") in {None, "kube-system", *seen}
+    before = ("NodeClass", "NodePool", "PriorityClass", "ServiceAccount", "NetworkPolicy", "PodDisruptionBudget")
+    last = [len(kinds) - 1 - kinds[::-1].index(k) for k in before]
     assert last == sorted(last)
     assert last[-1] < kinds.index("LeaderWorkerSet")
     assert disagg("render", "prod", "-o", str(out)) == 0
@@ -241,9 +242,14 @@ def test_images_are_listed_and_pinned(disagg: Run, tmp_path: Path, stack: str) -
     files = "".join(f.read_text(encoding="utf-8") for f in tmp_path.iterdir())
     used = set(re.findall(r"^\s*(?:- )?image: (\S+)$", files, re.MULTILINE))
     charts = [line for line in lines if line.startswith("oci://")]
-    assert set(lines) - set(charts) == used
-    assert charts == ["oci://registry.k8s.io/lws/charts/lws:0.11.1"]
-    assert all(re.fullmatch(r"\S+:v?\d+\.\d+\.\d+\S*", line) for line in lines)
+    in_charts = {
+        "docker.io/envoyproxy/envoy:distroless-v1.33.2",
+        "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
+        "registry.k8s.io/lws/lws:v0.11.1",
+    }
+    assert set(lines) - set(charts) == used | in_charts
+    assert charts == ["oci://ghcr.io/llm-d/charts/llm-d-router-standalone:v0.10.0", "oci://registry.k8s.io/lws/charts/lws:0.11.1"]
+    assert all(re.fullmatch(r"\S+:(distroless-)?v?\d+\.\d+\.\d+\S*", line) for line in lines)
     assert disagg("plan", stack, "--format", "json") == 0
     assert "latest" not in files + disagg.out
 

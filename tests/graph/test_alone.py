@@ -6,9 +6,10 @@ from typing import Any
 
 import pulumi
 import pytest
-from disagg_serving.errors import SpecError
+from disagg_serving.errors import SpecError, ToolError
 from disagg_serving.preview.graph import COMPUTED, SECRET
-from recording import one, program_graph
+from factories import aggregated, environment
+from recording import environment_graph, one, program_graph
 
 
 def test_network_cluster_and_controller_alone() -> None:
@@ -77,7 +78,8 @@ def test_two_of_each_component_in_one_program() -> None:
 
     graph = program_graph(program)
     assert len(graph.of_type("kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet")) == 2
-    assert len(graph.of_type("kubernetes:helm.sh/v4:Chart")) == 2
+    charts = sorted(r.name for r in graph.of_type("kubernetes:helm.sh/v4:Chart"))
+    assert charts == ["east-lws", "east-m-router", "west-lws", "west-m-router"]
 
 
 def test_network_and_pools_are_joined_by_outputs() -> None:
@@ -105,7 +107,8 @@ def test_network_and_pools_are_joined_by_outputs() -> None:
     assert spec["securityGroupSelectorTerms"] == [{"id": "sg-1"}]
 
 
-MODEL = {"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}}
+CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/a"
+MODEL: Any = {"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}}
 POOLS = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
 
 
@@ -146,3 +149,53 @@ def test_an_output_where_a_plain_value_is_needed() -> None:
 
     with pytest.raises(SpecError, match="an Output, which only the deployment knows"):
         program_graph(program)
+
+
+def test_gateway_and_weights_alone() -> None:
+    """A router and the right to read weights can be added to a model of one's own program; keys are inputs and stay secret."""
+
+    def program() -> None:
+        from disagg_serving.resources import Gateway, ModelServing, Weights
+
+        model: Any = {
+            **MODEL,
+            "gateway": {"api_key_secret": "key", "dns": {"zone_id": "Z1", "name": "m.example.com"}, "certificate_arn": CERTIFICATE},
+            "weights": {"s3": {"bucket": "acme", "create": True}},
+        }
+        Weights("own", {"cluster_name": "theirs", "models": [model], "zone": "us-east-1a"})
+        keyed: Any = {**MODEL, "gateway": {"api_key_secret": "key"}}
+        serving = ModelServing("m", {"model": keyed, "zone": "us-east-1a", "api_key": "marked"})
+        gateway = Gateway("m", {"model": MODEL, "zone": "us-east-1a", "network_policy": {"vpc_cidrs": ["10.7.0.0/16"]}})
+        pulumi.export("endpoint", gateway.endpoint)
+        pulumi.export("namespace", serving.namespace)
+
+    graph = program_graph(program)
+    assert one(graph, "aws:eks/podIdentityAssociation:PodIdentityAssociation").inputs["clusterName"] == "theirs"
+    assert one(graph, "aws:s3/bucket:Bucket").inputs["bucket"] == "acme"
+    (balancer,) = [r for r in graph.of_type("kubernetes:core/v1:Service") if r.inputs["spec"]["type"] == "LoadBalancer"]
+    assert balancer.inputs["spec"]["loadBalancerSourceRanges"] == ["10.7.0.0/16"]
+    assert "marked" not in repr(graph)
+    assert graph.outputs["endpoint"] == COMPUTED
+
+
+def test_a_named_key_has_to_be_given() -> None:
+    """A model that names an API key does not start without one: its endpoint would be open."""
+
+    def program() -> None:
+        from disagg_serving.resources import ModelServing
+
+        keyed: Any = {**MODEL, "gateway": {"api_key_secret": "key"}}
+        ModelServing("m", {"model": keyed, "zone": "us-east-1a"})
+
+    with pytest.raises(ToolError, match=r"models\[0\]\.gateway\.apiKeySecret: key is named, but its value is not given"):
+        program_graph(program)
+
+
+def test_a_record_needs_aws_only_where_it_is_asked_for() -> None:
+    """The endpoint is that of the record, over TLS with a certificate."""
+    data = environment(aggregated(name="m", gateway={"dns": {"zoneId": "Z1", "name": "m.example.com"}, "certificateArn": CERTIFICATE}))
+    graph = environment_graph(data)
+    record = one(graph, "aws:route53/record:Record")
+    assert (record.inputs["name"], record.inputs["type"], record.inputs["zoneId"]) == ("m.example.com", "CNAME", "Z1")
+    assert graph.outputs["endpoints"] == {"m": "https://m.example.com"}
+    assert not environment_graph(environment(aggregated())).of_type("aws:route53/record:Record")

@@ -136,17 +136,17 @@ def test_crds_outlive_a_destroy_and_controllers_keep_their_own_fields() -> None:
 
 
 def test_only_the_chart_may_take_over_existing_objects() -> None:
-    """Kept CRDs are found again through a provider of their own; no other object can adopt a foreign one."""
+    """Kept CRDs, and the switch of the policy controller, are found again through a provider of their own; nothing else adopts anything."""
     graph = stack_graph("prod")
     upserting = [r.urn for r in graph.of_type("pulumi:providers:kubernetes") if r.inputs.get("upsertExistingObjects")]
     users = [r.type for r in graph.resources.values() if r.provider in upserting]
     assert len(upserting) == 1
-    assert users == ["kubernetes:helm.sh/v4:Chart"]
+    assert sorted(users) == ["kubernetes:core/v1:ConfigMap", "kubernetes:helm.sh/v4:Chart"]
 
 
 def test_existing_controller_installs_nothing() -> None:
     """`lws: {install: existing}` declares no chart, namespace or provider for it."""
-    graph = environment_graph(environment(lws={"install": "existing"}))
+    graph = environment_graph(environment(model(gateway={"enabled": False}), lws={"install": "existing"}, networkPolicy={"enabled": False}))
     assert not graph.of_type("kubernetes:helm.sh/v4:Chart")
     assert len(graph.of_type("pulumi:providers:kubernetes")) == 1
 

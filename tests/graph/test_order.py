@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disagg_serving.preview.graph import Graph
+from disagg_serving.preview.graph import Graph, Resource
 from disagg_serving.resources.base import POOL_DELETE_TIMEOUT
 from factories import aggregated, environment
 from recording import environment_graph, kinds, one, stack_graph
@@ -24,8 +24,18 @@ NAT = "aws:ec2/natGateway:NatGateway"
 SUBNET = "aws:ec2/subnet:Subnet"
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 
+BUCKET = "aws:s3/bucket:Bucket"
+IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+JOB = "kubernetes:batch/v1:Job"
+SERVICE = "kubernetes:core/v1:Service"
+NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+CONTROLLER_CHART, ROUTER_CHART = "-lws", "-router"
+
 PAIRS = {
-    "serving after its controller": ((LWS,), (CHART,)),
+    "serving after its controller": ((LWS,), (f"{CHART}{CONTROLLER_CHART}",)),
+    "serving after its network policies": ((LWS,), (NETWORK_POLICY,)),
+    "routers after what they route to": ((f"{CHART}{ROUTER_CHART}",), (LWS, NETWORK_POLICY)),
+    "routers after the subnets of their load balancers": ((f"{CHART}{ROUTER_CHART}",), (SUBNET, ROUTE, CLUSTER)),
     "serving after its pools": ((LWS,), (NODE_POOL,)),
     "pools after their node class": ((NODE_POOL,), (NODE_CLASS,)),
     "pools after the nodes' access": ((NODE_POOL, NODE_CLASS), (ACCESS_ENTRY, ACCESS_POLICY)),
@@ -33,7 +43,7 @@ PAIRS = {
     "pools after routes, NAT and S3 endpoint": ((NODE_POOL, NODE_CLASS), (ROUTE, ASSOCIATION, NAT, ENDPOINT)),
     "providers after the cluster with its access entries": ((PROVIDER,), (CLUSTER,)),
     "cluster after subnets and routes": ((CLUSTER,), (SUBNET, ROUTE, ASSOCIATION, NAT)),
-    "controller after the cluster": ((CHART,), (CLUSTER,)),
+    "charts after the cluster": ((f"{CHART}{CONTROLLER_CHART}", f"{CHART}{ROUTER_CHART}"), (CLUSTER,)),
 }
 
 
@@ -43,9 +53,37 @@ def test_order(stack: str, pair: str) -> None:
     """Each later resource requires every earlier one, so up makes them in order and destroy removes them in reverse."""
     graph = stack_graph(stack)
     later, earlier = PAIRS[pair]
-    for resource in kinds(graph, *later):
-        missing = {r.urn for r in kinds(graph, *earlier)} - graph.requires(resource.urn)
+    for resource in found(graph, *later):
+        missing = {r.urn for r in found(graph, *earlier)} - graph.requires(resource.urn)
         assert not missing
+
+
+def found(graph: Graph, *kinds_of: str) -> list[Resource]:
+    """Resources of these types; of charts those whose name ends as the suffix says."""
+    resources = []
+    for kind in kinds_of:
+        suffix = kind.removeprefix(CHART) if kind.startswith(CHART) else ""
+        resources += [r for r in kinds(graph, CHART if suffix else kind) if r.name.endswith(suffix)]
+    assert resources
+    return resources
+
+
+def test_weights_are_in_place_before_gpu_nodes_are_asked_for() -> None:
+    """The mirror's Job runs with its role and bucket, and no LeaderWorkerSet exists before it has ended."""
+    graph = stack_graph("glm5")
+    job = one(graph, JOB)
+    assert {r.urn for r in kinds(graph, BUCKET, IDENTITY)} <= graph.requires(job.urn)
+    assert all(job.urn in graph.requires(r.urn) for r in graph.of_type(LWS))
+    assert job.inputs["metadata"]["annotations"]["pulumi.com/timeoutSeconds"]
+    assert one(graph, BUCKET).options["retainOnDelete"] is True
+
+
+def test_load_balancer_comes_last_and_goes_first() -> None:
+    """A load balancer stands behind the router that it points to, so that destroy removes it before nodes, routes and subnets."""
+    graph = stack_graph("prod")
+    (balancer,) = [r for r in graph.of_type(SERVICE) if r.inputs["spec"]["type"] == "LoadBalancer"]
+    before = graph.requires(balancer.urn)
+    assert {r.urn for r in found(graph, f"{CHART}{ROUTER_CHART}", LWS, SUBNET, ROUTE, CLUSTER)} <= before
 
 
 @pytest.mark.parametrize("stack", AWS_STACKS)
@@ -104,5 +142,5 @@ def test_namespaces_come_before_what_is_in_them() -> None:
     for name in ("a", "b"):
         (namespace,) = [r for r in graph.of_type("kubernetes:core/v1:Namespace") if r.name == f"test-{name}/{name}"]
         inside = [r for r in graph.resources.values() if r.inputs.get("metadata", {}).get("namespace") == name]
-        assert len(inside) == 4
+        assert len(inside) == 10
         assert all(namespace.urn in graph.requires(r.urn) for r in inside)

@@ -16,9 +16,9 @@ from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, layout, model
+from generator import Generator
 from hypothesis import HealthCheck, assume, given, settings
 from live.workloads import objects_of
-from unit.test_properties import Generator
 
 from bench.cluster import Cluster, KubectlError
 
@@ -83,7 +83,7 @@ def test_stacks_are_accepted(cluster: Cluster) -> None:
         before = validations(cluster)
         kinds = try_all(cluster, [stack_layout(stack)])
         assert validations(cluster) - before == kinds["LeaderWorkerSet"] > 0
-        assert {"NodePool", "NodeClass", "Service", "PodDisruptionBudget", "ServiceAccount", "PriorityClass"} <= set(kinds)
+        assert {"NodePool", "NodeClass", "Service", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "PriorityClass"} <= set(kinds)
 
 
 def test_random_specs_are_accepted(cluster: Cluster) -> None:
@@ -105,6 +105,7 @@ def test_random_specs_are_accepted(cluster: Cluster) -> None:
     before = validations(cluster)
     kinds = try_all(cluster, layouts)
     assert validations(cluster) - before == kinds["LeaderWorkerSet"] > SPECS / 2
+    assert min(kinds[k] for k in ("NetworkPolicy", "Service", "Job")) > SPECS / 20
     owners = pod_owners(layouts)
     assert len(cluster.apply(owners, DRY).splitlines()) == len(owners) > SPECS / 2
 

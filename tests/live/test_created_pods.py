@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from disagg_serving import labels
-from disagg_serving.manifests.serving import build_pod_template, service_name
+from disagg_serving.manifests.names import service_name
+from disagg_serving.manifests.serving import build_pod_template
 from disagg_serving.planning.shapes import Group, Layout
 from factories import aggregated, environment, layout, model, role
 from live.conftest import clear

@@ -142,7 +142,7 @@ def test_aws_life(own_plane: ControlPlane, tmp_path: Path, stack: str) -> None:
 
 
 def assert_order(deletions: list[Step]) -> None:
-    """Models go before chart and pools, these before the cluster, the cluster before routes and subnets."""
+    """Load balancers, routers, models, then controller and pools, then the cluster, then routes and subnets."""
     position = {s.urn: i for i, s in enumerate(deletions)}
 
     def of(*types: str) -> list[int]:
@@ -151,9 +151,13 @@ def assert_order(deletions: list[Step]) -> None:
         return found
 
     serving, pools = of(f"${LWS}"), of("$kubernetes:karpenter.sh/v1:NodePool")
-    chart = of("$kubernetes:apps/v1:Deployment")
+    chart = of("index:Lws$kubernetes:helm.sh/v4:Chart$kubernetes:apps/v1:Deployment")
+    routers = of("index:Gateway$kubernetes:helm.sh/v4:Chart$kubernetes:apps/v1:Deployment")
+    balancers = of("index:Gateway$kubernetes:core/v1:Service")
     cluster = of("$aws:eks/cluster:Cluster")
     roads = of("aws:ec2/route:Route", "aws:ec2/subnet:Subnet", "aws:ec2/natGateway:NatGateway", "aws:ec2/routeTableAssociation:RouteTableAssociation")
+    assert max(balancers) < min(routers)
+    assert max(routers) < min(serving)
     assert max(serving) < min(pools)
     assert max(serving) < min(chart)
     assert max(pools) < min(cluster)

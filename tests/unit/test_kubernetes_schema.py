@@ -14,7 +14,9 @@ from jsonschema import Draft202012Validator, ValidationError
 
 VERSION = "1.36"
 CORE = {
-    "v1": {"Namespace", "Service", "ServiceAccount", "Secret"},
+    "v1": {"ConfigMap", "Namespace", "Service", "ServiceAccount", "Secret"},
+    "batch/v1": {"Job"},
+    "networking.k8s.io/v1": {"NetworkPolicy"},
     "policy/v1": {"PodDisruptionBudget"},
     "scheduling.k8s.io/v1": {"PriorityClass"},
 }
@@ -43,6 +45,19 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
             for i, t in enumerate(("p5.4xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge", "p6-b300.48xlarge"))
         )
     ),
+    "public endpoint": environment(
+        model(
+            gateway={
+                "public": True,
+                "sourceRanges": ["203.0.113.0/24"],
+                "certificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/a",
+                "apiKeySecret": "apiKey",
+                "dns": {"zoneId": "Z123", "name": "m.example.com"},
+            }
+        ),
+    ),
+    "weights on the node": environment(model(weights={"cache": "node"}), networkPolicy={"weightsCidrs": ["198.51.100.0/24"]}),
+    "no gateway, no policies": environment(model(gateway={"enabled": False}), networkPolicy={"enabled": False}),
     "controller that exists": environment(model(), lws={"install": "existing"}),
 }
 CASES = [*STACKS, *ENVIRONMENTS]
@@ -163,6 +178,7 @@ NODE_CLASS = kind(
         advancedNetworking=strict({"networkInterfaces": many(INTERFACE, least=1)}),
         capacityReservationSelectorTerms=many({**TERM, "properties": {"id": {"type": "string", "pattern": "^cr-[0-9a-f]{8,17}$"}}}, least=1),
         placementGroupSelector={**TERM, "properties": {"name": {"type": "string", "minLength": 1}, "id": {"type": "string"}}},
+        networkPolicy={"enum": ["DefaultAllow", "DefaultDeny"]},
         tags=TEXTS,
     ),
     namespaced=False,

@@ -242,7 +242,7 @@ def test_every_engine_has_probes(objects: list[dict[str, Any]]) -> None:
 
 def test_weights_are_where_the_volume_is(made: Layout, objects: list[dict[str, Any]]) -> None:
     """Fault (j), weights downloaded outside their volume: HF_HOME and the mount are one constant, and rule `extra-env` guards HF_HOME."""
-    disks = {(g.namespace, g.name): g.served.facts.checkpoint_gb * 1e9 / 2**30 for g in made.groups}
+    disks = {(g.namespace, g.name): 0 if g.served.weights_uri else g.served.facts.checkpoint_gb * 1e9 / 2**30 for g in made.groups}
     for manifest, template, _ in templates_of(objects):
         engine = engine_of(template)
         (mount,) = [m["mountPath"] for m in engine["volumeMounts"] if m["name"] == "weights"]
@@ -268,7 +268,7 @@ def test_headless_workers_have_no_http_probes(objects: list[dict[str, Any]]) -> 
 
 def test_services_select_leaders_only(objects: list[dict[str, Any]]) -> None:
     """Fault (k), requests to headless workers: `leader_selector` takes the pod of index 0 of each group."""
-    services = [o for o in objects if o["kind"] == "Service"]
+    services = [o for o in objects if o["kind"] == "Service" and o["spec"]["type"] == "ClusterIP"]
     assert {s["spec"]["selector"][labels.LWS_NAME] for s in services} == {o["metadata"]["name"] for o in sets_of(objects)}
     assert {s["spec"]["selector"][labels.LWS_WORKER_INDEX] for s in services} == {"0"}
 

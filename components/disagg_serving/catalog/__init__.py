@@ -1,4 +1,4 @@
-"""What is known about instance types, models and engine images: data with source and date, extended by adding YAML files."""
+"""What is known about instance types, models, engine images and routers: data with source and date, extended by adding YAML files."""
 
 from __future__ import annotations
 

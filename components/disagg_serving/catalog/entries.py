@@ -1,4 +1,4 @@
-"""The form of the catalogue's YAML files: instance types, models and engine images, one file an entry."""
+"""The form of the catalogue's YAML files: instance types, models and engine images, one file an entry. For routers see router.py."""
 
 from __future__ import annotations
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..errors import Finding, Level, SpecError, did_you_mean
 from ..spec.validation import parse
 from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
+
+if TYPE_CHECKING:
+    from .router import Router
 
 E = TypeVar("E", bound=Entry)
 PACKAGE_DIR = Path(__file__).parent
@@ -19,7 +22,7 @@ PACKAGE_DIR = Path(__file__).parent
 class Shelf(Mapping[str, E], Generic[E]):
     """The entries of one kind by id. Reading a faulty file raises SpecError with the file's name in every path."""
 
-    def __init__(self, kind: str, model: type[E], dirs: Sequence[Path]) -> None:
+    def __init__(self, kind: str, model: Callable[[], type[E]], dirs: Sequence[Path]) -> None:
         self.kind, self._model, self._dirs = kind, model, dirs
         self._read: dict[str, E] = {}
 
@@ -50,7 +53,7 @@ class Shelf(Mapping[str, E], Generic[E]):
     def _load(self, file: Path) -> E:
         where = f"{self.kind}/{file.name}"
         try:
-            entry = parse(self._model, read_yaml(file))
+            entry = parse(self._model(), read_yaml(file))
         except SpecError as problem:
             raise SpecError([f.below(f"{where}: ") for f in problem.findings]) from None
         if entry.id != file.name.removesuffix(".yaml"):
@@ -59,13 +62,20 @@ class Shelf(Mapping[str, E], Generic[E]):
 
 
 class Catalog:
-    """Instance types, models and engine images."""
+    """Instance types, models, engine images and router releases."""
 
     def __init__(self, dirs: Sequence[Path] = ()) -> None:
         folders = (PACKAGE_DIR, *dirs)
-        self.instances: Shelf[Instance] = Shelf("instances", Instance, folders)
-        self.models: Shelf[Model] = Shelf("models", Model, folders)
-        self.engines: Shelf[Engine] = Shelf("engines", Engine, folders)
+        self.instances: Shelf[Instance] = Shelf("instances", lambda: Instance, folders)
+        self.models: Shelf[Model] = Shelf("models", lambda: Model, folders)
+        self.engines: Shelf[Engine] = Shelf("engines", lambda: Engine, folders)
+        self.routers: Shelf[Router] = Shelf("routers", _router_model, folders)
+
+
+def _router_model() -> type[Router]:
+    from .router import Router  # noqa: PLC0415 (only where a router's entry is read)
+
+    return Router
 
 
 def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:

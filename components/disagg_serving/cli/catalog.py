@@ -22,6 +22,7 @@ class Kind(StrEnum):
     MODELS = "models"
     INSTANCES = "instances"
     ENGINES = "engines"
+    ROUTERS = "routers"
 
 
 def catalog(
@@ -87,6 +88,12 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
             attention = "MLA + indexer" if m.indexer else "MLA" if m.mla else f"GQA {m.attention_heads}/{m.kv_heads}"
             size = f"{m.parameters_b.total:g}/{m.parameters_b.active:g}"
             rows.append([m.id, m.repository, size, m.layers, attention, m.weight_dtype, f"{m.checkpoint_gb:g}", m.context_length, m.checked])
+    elif kind is Kind.ROUTERS:
+        rows = [["release", "plugin", "kind", "stability", "parameters", "instead", "checked"]]
+        for r in (known.routers[x] for x in known.routers):
+            for name, plugin in sorted(r.plugins.items()):
+                parameters = plugin.parameters if isinstance(plugin.parameters, str) else ", ".join(plugin.parameters)
+                rows.append([r.id, name, plugin.kind, plugin.stability, parameters, plugin.deprecated or "", r.checked])
     else:
         rows = [["id", "image", "version", "NIXL", "libfabric", "stale-peer fix", "tag seen", "checked"]]
         for e in (known.engines[x] for x in known.engines):

@@ -28,7 +28,7 @@ def render(
     layout = evaluate_file(given.file, given.base).require_layout()
     objects = build_all(layout)
     if list_images:
-        emit("\n".join([*images(objects), *charts(layout)]), None)
+        emit("\n".join([*images(layout), *charts(layout)]), None)
     if output is not None:
         written = write_files(objects, output)
         emit(f"{len(written)} objects in {output}", None)

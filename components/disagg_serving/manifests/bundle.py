@@ -6,47 +6,64 @@ from typing import Any
 
 from .. import labels
 from ..planning.shapes import Layout
+from ..planning.sources import located
 from ..spec import EnvironmentSpec
-from .lws import build_lws_base
+from .gateway import build_load_balancer, router_chart
+from .lws import build_lws_base, lws_chart, lws_image
+from .mirror import build_mirror_job
+from .network_policy import build_policy_controller
 from .node_pools import NodeIdentity, build_node_class, build_node_pool
-from .serving import build_model_base, build_model_workloads
+from .serving import build_model_base, build_model_workloads, build_namespace
 
 COMPUTED = "<computed>"
 
 
 def build_all(layout: Layout) -> list[dict[str, Any]]:
-    """Every object that the project itself makes; the chart's own objects are not among them."""
-    identity = node_identity(layout.spec)
-    objects = [build_node_class(c, identity, layout.settings) for c in layout.node_classes]
+    """Every object that the project itself makes; the charts' own objects are not among them."""
+    spec, identity = layout.spec, node_identity(layout.spec)
+    objects = [build_policy_controller()] if makes_policy_controller(spec) else []
+    objects += [build_node_class(c, identity, layout.settings) for c in layout.node_classes]
     objects += [build_node_pool(p, layout.settings) for p in layout.pools]
-    objects += build_lws_base(layout.spec.lws)
+    objects += build_lws_base(spec.lws)
     for served in layout.served:
-        objects += [*build_model_base(served), *build_model_workloads(layout.groups_of(served))]
+        groups = layout.groups_of(served)
+        objects += [build_namespace(served), *build_model_base(served, spec)]
+        objects += [build_mirror_job(served)] if served.spec.weights.mirror else []
+        objects += build_model_workloads(groups)
+        objects += [build_load_balancer(served, groups, spec)] if served.spec.gateway.enabled else []
     return objects
 
 
-def images(objects: list[dict[str, Any]]) -> list[str]:
-    """Images of all pods, sorted."""
-    found: set[str] = set()
+def makes_policy_controller(spec: EnvironmentSpec) -> bool:
+    """Whether the ConfigMap that turns policies on is ours: on an adopted cluster it is its owner's."""
+    return spec.network_policy.enabled and spec.existing_cluster is None
 
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            if isinstance(value.get("image"), str):
-                found.add(value["image"])
-            for inner in value.values():
-                walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner)
 
-    walk(objects)
+def images(layout: Layout) -> list[str]:
+    """Images of all pods, those of the charts included, from where they are read; sorted."""
+    found = _images_in(build_all(layout))
+    if layout.spec.lws.install == "chart":
+        found.add(located(lws_image(layout.spec.lws), layout.spec.image_sources))
+    for served in layout.served:
+        if served.spec.gateway.enabled:
+            parts = served.router.images
+            found |= {served.located(i.reference) for i in (parts.endpoint_picker, parts.proxy)}
     return sorted(found)
 
 
 def charts(layout: Layout) -> list[str]:
-    """Charts that are installed, with version."""
-    lws = layout.spec.lws
-    return [f"{lws.chart}:{lws.version}"] if lws.install == "chart" else []
+    """Charts that are installed, with version, from where they are read; sorted."""
+    spec = layout.spec
+    found = {lws_chart(spec.lws, spec.image_sources)} if spec.lws.install == "chart" else set()
+    found |= {router_chart(s, spec) for s in layout.served if s.spec.gateway.enabled}
+    return sorted(f"{chart}:{version}" if version else chart for chart, version in found)
+
+
+def _images_in(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["image"]} if isinstance(value.get("image"), str) else set()
+        return own.union(*(_images_in(inner) for inner in value.values()))
+    return set().union(*(_images_in(inner) for inner in value)) if isinstance(value, list) else set()
 
 
 def node_identity(spec: EnvironmentSpec) -> NodeIdentity:

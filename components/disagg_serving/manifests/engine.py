@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from .. import labels
-from ..planning.shapes import Group
+from ..planning.shapes import Group, Served
 from ..planning.startup import startup_budget_seconds
 
 MASTER_PORT = 29501
@@ -17,8 +17,11 @@ PRE_STOP_SECONDS = 20
 """vLLM answers new requests with 500 while it drains, so traffic must have moved away before SIGTERM."""
 GRACE_MARGIN_SECONDS = 15
 PROBE_SECONDS = 10
-WEIGHTS_PATH = "/weights"
-SECRET_NAME, SECRET_KEY = "hf-token", "token"
+WEIGHTS_PATH, NODE_CACHE_PATH = "/weights", "/node-cache"
+TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
+API_KEY_SECRET, API_KEY_KEY = "api-key", "key"
+STREAMER_CONCURRENCY = 16
+"""Parallel reads of the Run:ai streamer, as Modelplane uses for 509 GiB in 6 minutes."""
 POD_INTERFACE = "eth0"
 
 _DIAL_LEADER = "import os,socket;socket.create_connection((os.environ['LWS_LEADER_ADDRESS']," + str(MASTER_PORT) + "),5).close()"
@@ -51,8 +54,17 @@ def build_container(group: Group, *, worker: bool) -> dict[str, Any]:
         },
         **_probes(group, worker=worker),
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
-        "volumeMounts": [{"name": "weights", "mountPath": WEIGHTS_PATH}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+        "volumeMounts": [
+            {"name": "weights", "mountPath": WEIGHTS_PATH},
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+            *([{"name": "node-cache", "mountPath": NODE_CACHE_PATH}] if uses_node_cache(group.served) else []),
+        ],
     }
+
+
+def uses_node_cache(served: Served) -> bool:
+    """Whether downloads are kept on the node; what streams from S3 is kept nowhere."""
+    return served.spec.weights.cache == "node" and served.weights_uri is None
 
 
 def grace_seconds(group: Group) -> int:
@@ -64,7 +76,7 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
     """Arguments after `vllm serve`; `$(VAR)` is expanded by the kubelet, so no shell is needed."""
     served, model, role = group.served, group.served.spec, group.spec
     args = [
-        served.repository,
+        served.model_argument,
         f"--served-model-name={model.served_model_name or model.name}",
         f"--tensor-parallel-size={role.tensor_parallel}",
         f"--max-model-len={served.max_model_len}",
@@ -74,7 +86,7 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
     ]
     optional = {
         "--pipeline-parallel-size": role.pipeline_parallel if role.pipeline_parallel > 1 else None,
-        "--revision": model.weights.revision,
+        "--revision": model.weights.revision if served.weights_uri is None else None,
         "--dtype": model.dtype if model.dtype != "auto" else None,
         "--kv-cache-dtype": model.kv_cache_dtype if model.kv_cache_dtype != "auto" else None,
         "--block-size": block_size(group),
@@ -82,6 +94,8 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
         "--max-num-seqs": role.max_num_seqs,
     }
     args += [f"{flag}={value}" for flag, value in optional.items() if value is not None]
+    if served.weights_uri:
+        args += ["--load-format=runai_streamer", "--model-loader-extra-config=" + _json(streamer_config(group))]
     if role.expert_parallel:
         args.append("--enable-expert-parallel")
     if model.speculative:
@@ -94,6 +108,12 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
         args.append(f"--master-port={MASTER_PORT}")
     args.append("--headless" if worker else f"--port={group.engine_port}")
     return args
+
+
+def streamer_config(group: Group) -> dict[str, Any]:
+    """Settings of the Run:ai streamer; ranks of one pod share the reading, over several nodes that is not known to work."""
+    shared = group.size == 1 and group.spec.tensor_parallel > 1
+    return {"concurrency": STREAMER_CONCURRENCY, **({"distributed": True} if shared else {})}
 
 
 def block_size(group: Group) -> int | None:
@@ -117,21 +137,23 @@ def environment(group: Group) -> list[dict[str, Any]]:
     """Environment variables, in a fixed order; those of LWS are put before them by its webhook."""
     served = group.served
     plain = {
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(startup_budget_seconds(served.facts)),
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(startup_budget_seconds(served)),
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_CACHE_ROOT": f"{WEIGHTS_PATH}/vllm-cache",
-        "HF_HOME": f"{WEIGHTS_PATH}/huggingface",
+        "HF_HOME": f"{NODE_CACHE_PATH if uses_node_cache(served) else WEIGHTS_PATH}/huggingface",
         "USER": "vllm",
         "NCCL_SOCKET_IFNAME": POD_INTERFACE,
         "GLOO_SOCKET_IFNAME": POD_INTERFACE,
         "NCCL_DEBUG": "WARN",
     }
+    if served.weights_uri:
+        plain |= {"HF_HUB_OFFLINE": "1", **({"AWS_REGION": served.region} if served.region else {})}
     if group.uses_efa:
         plain |= {"FI_PROVIDER": "efa", "NCCL_NET_PLUGIN": "ofi", "NCCL_TUNER_PLUGIN": "ofi"}
     if served.spec.disaggregated:
         plain["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(SIDE_CHANNEL_PORT)
-    if group.role == "prefill":
-        # longer than the sidecar keeps idle connections, which else meet a closed one
+    if served.spec.disaggregated:
+        # longer than the sidecar keeps idle connections, to prefill pods and to the engine beside it, which else meet a closed one
         plain["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = "120"
     plain |= dict(sorted(served.spec.extra_env.items()))
     pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -139,16 +161,23 @@ def environment(group: Group) -> list[dict[str, Any]]:
     if served.spec.disaggregated:
         env.append({"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip})
     env += [{"name": name, "value": value} for name, value in plain.items()]
-    if served.spec.weights.token_key:
-        env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": SECRET_NAME, "key": SECRET_KEY}}})
+    if served.spec.weights.token_key and served.weights_uri is None:
+        env.append(from_secret("HF_TOKEN", TOKEN_SECRET, TOKEN_KEY))
+    if served.spec.gateway.api_key_secret:
+        env.append(from_secret("VLLM_API_KEY", API_KEY_SECRET, API_KEY_KEY))
     return env
+
+
+def from_secret(variable: str, secret: str, key: str) -> dict[str, Any]:
+    """An environment variable whose value a Secret holds."""
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
 def _probes(group: Group, *, worker: bool) -> dict[str, Any]:
     how: dict[str, Any] = (
         {"exec": {"command": ["python3", "-c", _DIAL_LEADER]}} if worker else {"httpGet": {"path": "/health", "port": group.engine_port}}
     )
-    attempts = startup_budget_seconds(group.served.facts) // PROBE_SECONDS
+    attempts = startup_budget_seconds(group.served) // PROBE_SECONDS
     return {
         "startupProbe": {**how, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": 10, "failureThreshold": attempts},
         "livenessProbe": {**how, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": 10, "failureThreshold": 6},

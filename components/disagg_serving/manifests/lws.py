@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from .. import labels
+from ..planning.sources import located
 from ..spec import LwsSpec
 
 CHART_RELEASE = "lws"
+IMAGE = "registry.k8s.io/lws/lws"
 CONTROLLER_LABELS = {"control-plane": "controller-manager"}
 
 
@@ -27,6 +31,27 @@ def build_lws_base(spec: LwsSpec) -> list[dict[str, Any]]:
     ]
 
 
-def chart_values(spec: LwsSpec) -> dict[str, Any]:
-    """Values of the chart: two replicas, since its webhooks fail closed and a lone controller's restart blocks new pods."""
-    return {"replicaCount": spec.replicas}
+def is_local(chart: str) -> bool:
+    """Whether a chart is a folder or archive and not in a registry."""
+    return "://" not in chart and (chart.endswith(".tgz") or chart.startswith((".", "/")) or Path(chart).is_dir())
+
+
+def lws_chart(spec: LwsSpec, sources: Mapping[str, str]) -> tuple[str, str | None]:
+    """Chart, from where it is read, and version; a chart in a folder or archive has none."""
+    return (spec.chart, None) if is_local(spec.chart) else (located(spec.chart, sources), spec.version)
+
+
+def lws_image(spec: LwsSpec) -> str:
+    """The controller's image: the chart of a release names the image of that release."""
+    return f"{IMAGE}:v{spec.version}"
+
+
+def chart_values(spec: LwsSpec, sources: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the chart: two replicas, since its webhooks fail closed and a lone controller's restart blocks new pods.
+
+    The image is named only where it comes from a mirror.
+    """
+    image = located(lws_image(spec), sources)
+    repository, tag = image.rsplit(":", 1)
+    moved = {"image": {"manager": {"repository": repository, "tag": tag}}} if image != lws_image(spec) else {}
+    return {"replicaCount": spec.replicas, **moved}

@@ -33,6 +33,8 @@ def build_node_class(shape: NodeClass, identity: NodeIdentity, settings: NodePoo
         "securityGroupSelectorTerms": identity.security_group_terms,
         "ephemeralStorage": {"size": f"{shape.disk_gib}Gi"},
         "advancedNetworking": {"networkInterfaces": network_interfaces(shape.instance)},
+        # enforced as soon as the policies are known; DefaultDeny would also cut off everybody's DaemonSets on these nodes
+        "networkPolicy": "DefaultAllow",
     }
     if shape.reservation_ids:
         spec["capacityReservationSelectorTerms"] = [{"id": i} for i in shape.reservation_ids]

@@ -1,55 +1,64 @@
-"""The objects of one model: namespace, identity, LeaderWorkerSets, Services and budgets."""
+"""The objects of one model: namespace, identity, secrets, network policies, LeaderWorkerSets, Services and budgets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import labels
-from ..pins import ROUTING_SIDECAR, image
 from ..planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB, Group, Served
-from .engine import SECRET_KEY, SECRET_NAME, build_container, grace_seconds
+from ..spec import EnvironmentSpec
+from .engine import API_KEY_KEY, API_KEY_SECRET, TOKEN_KEY, TOKEN_SECRET, build_container, grace_seconds, uses_node_cache
+from .names import leader_selector, managed, mirror_account, owned, priority_class, service_name
+from .network_policy import build_network_policies
 
 SECRET_PLACEHOLDER = "<secret>"  # noqa: S105 (what is shown instead of one)
 PRIORITY = 1_000_000
 
 
-def build_model_base(served: Served, token: Any = SECRET_PLACEHOLDER) -> list[dict[str, Any]]:
-    """What a model's pods need to exist before them. `token` may be a Pulumi Output."""
-    model, namespace = served.spec, served.spec.kubernetes_namespace
+NODE_CACHE = "/mnt/.ephemeral/disagg-serving"
+"""Folder on the RAID of a node's NVMe drives, where Auto Mode mounts it (EKS user guide: fast model loading)."""
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Values of the Secrets that a model names; may be Pulumi Outputs."""
+
+    token: Any = SECRET_PLACEHOLDER
+    api_key: Any = SECRET_PLACEHOLDER
+
+
+PLACEHOLDERS = Secrets()
+
+
+def build_namespace(served: Served) -> dict[str, Any]:
+    """The namespace. IPC_LOCK is outside the baseline level of pod security, and so is a folder of the node."""
+    level = {labels.POD_SECURITY_ENFORCE: "privileged"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": served.spec.kubernetes_namespace, "labels": {**owned(served), **level}}}
+
+
+def build_model_base(served: Served, spec: EnvironmentSpec, secrets: Secrets = PLACEHOLDERS) -> list[dict[str, Any]]:
+    """What a model's pods need to exist before them, in the namespace."""
+    model = served.spec
     objects: list[dict[str, Any]] = [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            # IPC_LOCK is outside the baseline level
-            "metadata": {"name": namespace, "labels": {**_labels(served), labels.POD_SECURITY_ENFORCE: "privileged"}},
-        },
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": {"name": priority_class(served), "labels": _labels(served)},
+            "metadata": {"name": priority_class(served), "labels": owned(served)},
             "value": PRIORITY,
             "preemptionPolicy": "Never",
             "description": f"Serving pods of {model.name}: ahead of ordinary pods in the queue, never evicting others.",
         },
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": _metadata(model.name, namespace, served),
-            "automountServiceAccountToken": False,
-        },
+        _account(model.name, served),
     ]
+    if model.weights.mirror:
+        objects.append(_account(mirror_account(served), served))
     if model.weights.token_key:
-        objects.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": _metadata(SECRET_NAME, namespace, served),
-                "type": "Opaque",
-                "stringData": {SECRET_KEY: token},
-            }
-        )
-    return objects
+        objects.append(_secret(TOKEN_SECRET, TOKEN_KEY, secrets.token, served))
+    if model.gateway.api_key_secret:
+        objects.append(_secret(API_KEY_SECRET, API_KEY_KEY, secrets.api_key, served))
+    return objects + build_network_policies(served, spec)
 
 
 def build_model_workloads(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -59,7 +68,7 @@ def build_model_workloads(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 def build_service(group: Group) -> dict[str, Any]:
     """The HTTP Service of a role; it selects leaders only, since workers have no HTTP server."""
-    metadata = _metadata(service_name(group), group.namespace, group.served)
+    metadata = managed(service_name(group), group.served)
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -78,7 +87,7 @@ def build_disruption_budget(group: Group) -> dict[str, Any]:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _metadata(group.name, group.namespace, group.served),
+        "metadata": managed(group.name, group.served),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {labels.LWS_NAME: group.name}}},
     }
 
@@ -88,7 +97,7 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
     template: dict[str, Any] = {"workerTemplate": build_pod_template(group, worker=group.size > 1)}
     if group.size > 1:
         template = {"leaderTemplate": build_pod_template(group, worker=False), **template}
-    metadata = _metadata(group.name, group.namespace, group.served)
+    metadata = managed(group.name, group.served)
     seconds = group.served.spec.wait_for_ready_seconds
     if seconds is not None:
         metadata["annotations"] = {labels.WAIT_FOR: "condition=Available", labels.TIMEOUT_SECONDS: str(seconds)}
@@ -113,7 +122,7 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
 
 def build_pod_template(group: Group, *, worker: bool) -> dict[str, Any]:
     """Pod of a leader (or lone engine), or of a worker."""
-    sidecar = {"initContainers": [build_routing_sidecar()]} if group.role == "decode" and not worker else {}
+    sidecar = {"initContainers": [build_routing_sidecar(group.served)]} if group.role == "decode" and not worker else {}
     return {
         "metadata": {"labels": dict(group.labels), "annotations": {labels.DO_NOT_DISRUPT: "true"}},
         "spec": {
@@ -131,16 +140,17 @@ def build_pod_template(group: Group, *, worker: bool) -> dict[str, Any]:
             "volumes": [
                 {"name": "weights", "emptyDir": {"sizeLimit": f"{group.engine_requests.disk_gib}Gi"}},
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{group.shm_gib}Gi"}},
+                *([_node_cache(group.served)] if uses_node_cache(group.served) else []),
             ],
         },
     }
 
 
-def build_routing_sidecar() -> dict[str, Any]:
+def build_routing_sidecar(served: Served) -> dict[str, Any]:
     """llm-d's routing sidecar as a native sidecar: it sends the prompt to a prefill pod, then the request to vLLM beside it."""
     return {
         "name": "routing-sidecar",
-        "image": image(ROUTING_SIDECAR),
+        "image": served.sidecar_image,
         "restartPolicy": "Always",
         "args": [f"--port={API_PORT}", f"--model-server-port={BEHIND_SIDECAR_PORT}", "--kv-connector=nixlv2", "--secure-proxy=false"],
         "ports": [{"name": "http", "containerPort": API_PORT}],
@@ -155,24 +165,15 @@ def build_routing_sidecar() -> dict[str, Any]:
     }
 
 
-def leader_selector(group: Group) -> dict[str, str]:
-    """Labels of the pods that answer HTTP."""
-    return {labels.LWS_NAME: group.name, labels.LWS_WORKER_INDEX: labels.LEADER}
+def _node_cache(served: Served) -> dict[str, Any]:
+    path = f"{NODE_CACHE}/{served.spec.kubernetes_namespace}"
+    return {"name": "node-cache", "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 
-def service_name(group: Group) -> str:
-    """Name of a role's Service; LWS gives its own headless one the set's name."""
-    return f"{group.name}-api"
+def _account(name: str, served: Served) -> dict[str, Any]:
+    metadata = managed(name, served)
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
 
 
-def priority_class(served: Served) -> str:
-    """Name of a model's PriorityClass, which is not in a namespace."""
-    return f"{served.spec.name}-serving"
-
-
-def _metadata(name: str, namespace: str, served: Served) -> dict[str, Any]:
-    return {"name": name, "namespace": namespace, "labels": _labels(served)}
-
-
-def _labels(served: Served) -> Mapping[str, str]:
-    return {labels.MANAGED_BY: labels.OWNER, labels.PART_OF: served.spec.name}
+def _secret(name: str, key: str, value: Any, served: Served) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": managed(name, served), "type": "Opaque", "stringData": {key: value}}

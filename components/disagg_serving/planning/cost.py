@@ -62,10 +62,15 @@ def _pool_line(name: str, instance: Instance, count: int, capacity: str) -> dict
 
 
 def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
-    if layout.spec.existing_cluster is not None:
-        return []
     prices: Mapping[str, Any] = read_yaml(PACKAGE_DIR / "prices.yaml")
-    lines = [_line("control plane", "EKS cluster", 1, _price(prices["controlPlane"]), "")]
+    gateways = sum(s.spec.gateway.enabled for s in layout.served)
+    entrances = []
+    if gateways:
+        note = "without the charge for traffic, and without the small nodes on which routers run"
+        entrances = [_line("load balancers", "load balancer", gateways, _price(prices["loadBalancer"]), note)]
+    if layout.spec.existing_cluster is not None:
+        return entrances
+    lines = [*entrances, _line("control plane", "EKS cluster", 1, _price(prices["controlPlane"]), "")]
     network = layout.spec.network
     if network.existing is None:
         gateways = len(network.zones) if network.nat_gateways == "perZone" else 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..catalog import Catalog, Engine, Instance, Model
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
+from ..spec.network import region_of
 from ..spec.serving import RoleName
 from ..yaml_io import inside
 from .placement import by_pool, pack
@@ -18,6 +19,10 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
     """The models whose names are all known, and the findings about the others."""
     served: list[Served] = []
     findings: list[Finding] = []
+    region = region_of(spec.network.zone) if spec.network.zone else None
+    router = spec.router.version
+    if router not in catalog.routers:
+        findings.append(catalog.routers.missing("router.version", router))
     for i, model in enumerate(spec.models):
         path = f"models[{i}]"
         facts, engine = None, None
@@ -37,8 +42,8 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
                 findings.append(catalog.instances.missing(f"{path}.{name}.instanceType", role.instance_type))
             except SpecError as problem:
                 findings += problem.findings
-        if facts and engine and len(instances) == len(model.roles):
-            served.append(Served(i, model, facts, engine, instances))
+        if facts and engine and router in catalog.routers and len(instances) == len(model.roles):
+            served.append(Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region))
     return served, findings
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .. import labels
 from ..catalog import Engine, Instance, Model
 from ..spec import CapacitySpec, EnvironmentSpec, ModelSpec, NodePoolsSpec, RoleSpec
 from ..spec.serving import RoleName
+from .sources import located
+
+if TYPE_CHECKING:
+    from ..catalog.router import Router
 
 GIB = 2**30
 DAEMON_SHARE = 0.045
@@ -36,6 +41,10 @@ class Served:
     facts: Model
     engine: Engine
     instances: Mapping[RoleName, Instance]
+    routers: Mapping[str, Router]
+    router_id: str
+    sources: Mapping[str, str]
+    region: str | None = None
 
     @property
     def path(self) -> str:
@@ -43,9 +52,32 @@ class Served:
         return f"models[{self.index}]"
 
     @property
+    def router(self) -> Router:
+        """The router's release, read when it is asked for. Raises SpecError for a faulty entry."""
+        return self.routers[self.router_id]
+
+    @property
     def repository(self) -> str:
-        """The model string of the command line, equal on both roles: NIXL hashes it."""
+        """The repository on Hugging Face, or a path inside the pod."""
         return self.spec.repository or self.facts.repository
+
+    @property
+    def weights_uri(self) -> str | None:
+        """Where the weights stream from, or None when each pod downloads them."""
+        s3 = self.spec.weights.s3
+        return f"s3://{s3.bucket}/{self.s3_prefix}" if s3 else None
+
+    @property
+    def s3_prefix(self) -> str:
+        """Folder of the weights in their bucket."""
+        weights = self.spec.weights
+        by_default = f"{self.repository}/{weights.revision}" if weights.revision else self.repository
+        return (weights.s3.prefix if weights.s3 else None) or by_default
+
+    @property
+    def model_argument(self) -> str:
+        """The model string of the command line, equal on both roles: NIXL hashes what vLLM makes of it."""
+        return self.weights_uri or self.repository
 
     @property
     def max_model_len(self) -> int:
@@ -54,8 +86,17 @@ class Served:
 
     @property
     def image(self) -> str:
-        """The engine's image, with the digest where one is given."""
-        return f"{self.engine.image}@{self.spec.image_digest}" if self.spec.image_digest else self.engine.image
+        """The engine's image, with the digest where one is given, from where it is read."""
+        return self.located(f"{self.engine.image}@{self.spec.image_digest}" if self.spec.image_digest else self.engine.image)
+
+    @property
+    def sidecar_image(self) -> str:
+        """The routing sidecar's image."""
+        return self.located(self.router.images.sidecar.reference)
+
+    def located(self, reference: str) -> str:
+        """An image or chart, from where it is read."""
+        return located(reference, self.sources)
 
 
 @dataclass(frozen=True)
@@ -193,7 +234,7 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
     engine = Requests(
         cpu_millis=round(role.cpu * 1000) if role.cpu else _share(instance.allocatable.cpu_millis / 1000, gpus, instance) * 1000,
         memory_mib=(role.memory_gib or _share(instance.allocatable.memory_mib / 1024, gpus, instance)) * 1024,
-        disk_gib=role.ephemeral_storage_gib or weights_disk_gib(served.facts),
+        disk_gib=role.ephemeral_storage_gib or local_disk_gib(served),
         gpus=gpus,
         efa=instance.efa.count * gpus // instance.gpu.count if needs_efa else 0,
     )
@@ -225,9 +266,10 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
     )
 
 
-def weights_disk_gib(facts: Model) -> int:
-    """Local disk of a pod that downloads the checkpoint: 1.1 x its size and scratch."""
-    return math.ceil(1.1 * facts.checkpoint_gb * 1e9 / GIB) + SCRATCH_GIB
+def local_disk_gib(served: Served) -> int:
+    """Local disk of a pod: 1.1 x the checkpoint where it keeps a download of its own, and scratch."""
+    keeps = served.weights_uri is None and served.spec.weights.cache == "pod"
+    return (math.ceil(1.1 * served.facts.checkpoint_gb * 1e9 / GIB) if keeps else 0) + SCRATCH_GIB
 
 
 def pool_name(role: RoleName, instance: Instance, capacity: CapacitySpec) -> str:

@@ -14,6 +14,7 @@ from .rules import Subject, rules
 
 _GIVEN = {"kubeconfig": "given", "nodeRole": "given", "securityGroupIds": ["sg-0"]}
 """What the component gets as inputs of its own; the checks only want to know that it is there."""
+_BY_NAME = {"name": "given"}
 
 
 def check_network(network: NetworkSpec) -> list[Finding]:
@@ -50,10 +51,15 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
     settings: Mapping[str, Any] | None = None,
     catalog_dirs: Sequence[str] = (),
     auto_mode: bool = True,
+    by_name: bool = False,
+    rest: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Check `models` as if they stood in an environment with an existing cluster."""
+    """Check `models` as if they stood in an environment with an existing cluster, with AWS if `by_name`.
+
+    `rest` are other fields of the environment that the component takes.
+    """
     environment: dict[str, Any] = {
-        "existingCluster": {**_GIVEN, "autoMode": auto_mode},
+        "existingCluster": {**(_BY_NAME if by_name else _GIVEN), "autoMode": auto_mode},
         "network": {"existing": {"gpuSubnetIds": ["subnet-0"]}},
         "models": list(models) if isinstance(models, (list, tuple)) else models,
         "catalogDirs": list(catalog_dirs),
@@ -62,4 +68,5 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
         environment["network"]["gpuZone"] = zone
     if settings is not None:
         environment["nodePools"] = dict(settings)
+    environment |= rest or {}
     return evaluate(environment, base)

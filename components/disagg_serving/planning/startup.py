@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import math
 
-from ..catalog import Model
+from .shapes import Served
 
 BASE_SECONDS = 600
 """Image pull, CUDA graphs and compilation; vLLM's own default for the engine is 600 s (VLLM_ENGINE_READY_TIMEOUT_S)."""
 DOWNLOAD_GB_PER_SECOND = 0.15
 """Slow end of a Hugging Face download: 700 GB in about 80 minutes (public reports give 10 to 60 minutes)."""
+STREAM_GB_PER_SECOND = 0.5
+"""Slow end of streaming from S3: a third of what Modelplane reports (509 GiB in 6 minutes, 1.5 GB/s)."""
 SAFETY = 1.5
 
 
-def startup_budget_seconds(facts: Model) -> int:
-    """Seconds after which a start counts as failed: 1.5 x (600 s + checkpoint at 0.15 GB/s), in whole minutes."""
-    return math.ceil(SAFETY * (BASE_SECONDS + facts.checkpoint_gb / DOWNLOAD_GB_PER_SECOND) / 60) * 60
+def load_seconds(served: Served) -> float:
+    """Seconds that a pod waits for its weights, at the slow end of what is reported for their source."""
+    return served.facts.checkpoint_gb / (STREAM_GB_PER_SECOND if served.weights_uri else DOWNLOAD_GB_PER_SECOND)
+
+
+def startup_budget_seconds(served: Served) -> int:
+    """Seconds after which a start counts as failed: 1.5 x (600 s + loading), in whole minutes."""
+    return math.ceil(SAFETY * (BASE_SECONDS + load_seconds(served)) / 60) * 60
+
+
+def mirror_budget_seconds(served: Served) -> int:
+    """Seconds after which a copy to S3 counts as failed: 1.5 x (600 s + down + up, one after the other), in whole minutes."""
+    seconds = served.facts.checkpoint_gb / DOWNLOAD_GB_PER_SECOND + served.facts.checkpoint_gb / STREAM_GB_PER_SECOND
+    return math.ceil(SAFETY * (BASE_SECONDS + seconds) / 60) * 60

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 from .cluster import Cluster, ClusterArgs
 from .environment import Environment, EnvironmentArgs
+from .gateway import Gateway, GatewayArgs
 from .lws import Lws, LwsArgs
 from .node_pools import NodePools, NodePoolsArgs
 from .program import deploy
 from .serving import ModelServing, ModelServingArgs
+from .weights import Weights, WeightsArgs
 
 if TYPE_CHECKING:
     from .network import Network, NetworkArgs
@@ -17,6 +19,8 @@ __all__ = [
     "ClusterArgs",
     "Environment",
     "EnvironmentArgs",
+    "Gateway",
+    "GatewayArgs",
     "Lws",
     "LwsArgs",
     "ModelServing",
@@ -25,6 +29,8 @@ __all__ = [
     "NetworkArgs",
     "NodePools",
     "NodePoolsArgs",
+    "Weights",
+    "WeightsArgs",
     "deploy",
 ]
 

@@ -29,14 +29,19 @@ class KubernetesObject(pulumi.CustomResource):
     Its type token is that of pulumi-kubernetes' typed class, so state and diffs are the same as with one.
     """
 
-    def __init__(self, owner: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
-        """Declare `manifest` as `owner/name`: URNs hold no parent's name, so a component's own name keeps two of them apart."""
+    def __init__(self, owner: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions, outputs: Iterable[str] = ()) -> None:
+        """Declare `manifest` as `owner/name`: URNs hold no parent's name, so a component's own name keeps two of them apart.
+
+        `outputs` are fields that only the cluster fills, such as status.
+        """
         group, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
         token = f"kubernetes:{'core/v1' if group == 'v1' else group}:{kind}"
         name = f"{owner}/{metadata['name']}"
         secret = pulumi.ResourceOptions(additional_secret_outputs=["data", "stringData"]) if kind == "Secret" else None
         defaults = pulumi.ResourceOptions(version=kubernetes_sdk_version())
-        super().__init__(token, name, dict(manifest), pulumi.ResourceOptions.merge(pulumi.ResourceOptions.merge(defaults, opts), secret))
+        super().__init__(
+            token, name, {**manifest, **dict.fromkeys(outputs)}, pulumi.ResourceOptions.merge(pulumi.ResourceOptions.merge(defaults, opts), secret)
+        )
 
 
 def declare(

@@ -129,6 +129,7 @@ class Cluster(pulumi.ComponentResource):
             name,
             name=cluster_name,
             version=spec.kubernetes_version,
+            kubernetes_service_ip_address_range=spec.service_cidr,
             vpc_id=given["vpc_id"],
             subnet_ids=given["subnet_ids"],
             authentication_mode=eks.AuthenticationMode.API,

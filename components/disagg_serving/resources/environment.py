@@ -5,14 +5,19 @@ from typing import Any
 
 import pulumi
 
+from ..manifests.bundle import makes_policy_controller
+from ..manifests.network_policy import build_policy_controller
+from ..manifests.serving import Secrets
 from ..planning.evaluation import evaluate
-from ..planning.shapes import Layout
-from .base import checked, plain, project_folder, take
+from ..planning.shapes import Layout, Served
+from .base import KubernetesObject, checked, plain, project_folder, take
 from .cluster import Cluster
+from .gateway import Gateway
 from .lws import Lws
 from .node_pools import NodePools
 from .serving import ModelServing
 from .spec_args import EnvironmentSpecArgs
+from .weights import Weights
 
 
 class EnvironmentArgs(EnvironmentSpecArgs, total=False):
@@ -23,7 +28,7 @@ class EnvironmentArgs(EnvironmentSpecArgs, total=False):
 
 
 class Environment(pulumi.ComponentResource):
-    """Everything that one stack file describes; see Network, Cluster, NodePools, Lws and ModelServing for its parts."""
+    """Everything that one stack file describes; see its parts: Network, Cluster, NodePools, Lws, Weights, ModelServing, Gateway."""
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
@@ -58,27 +63,40 @@ class Environment(pulumi.ComponentResource):
         in_cluster = pulumi.ResourceOptions.merge(below, pulumi.ResourceOptions(providers=[self.cluster.provider]))
         ready: list[pulumi.Resource] = [self.cluster, *([network] if network else [])]
         pools = self._pools(name, layout, pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=ready)))
+        adopts_crds, makes_policies = spec.lws.install == "chart", makes_policy_controller(spec)
+        # the one provider that takes over what is there: CRDs of an earlier installation, and a ConfigMap that EKS may have made
+        adopting = self.cluster.kubernetes_provider(f"{name}-adopting", upsert=True) if adopts_crds or makes_policies else None
         lws = Lws(
             name,
             {
                 **spec.lws.model_dump(),  # type: ignore[typeddict-item]
-                **({"chart_provider": self.cluster.kubernetes_provider(f"{name}-lws-chart", upsert=True)} if spec.lws.install == "chart" else {}),
+                "image_sources": spec.image_sources,
+                **({"chart_provider": adopting} if adopting and adopts_crds else {}),
             },
             in_cluster,
         )
-        after = pulumi.ResourceOptions(depends_on=[lws, *([pools] if pools else [])])
+        before: list[pulumi.Resource] = [lws, *([pools] if pools else [])]
+        if makes_policies:
+            before.append(KubernetesObject(name, build_policy_controller(), pulumi.ResourceOptions(parent=self, provider=adopting)))
+        weights = self._weights(name, layout, pulumi.ResourceOptions(parent=self, depends_on=[self.cluster]))
+        after = pulumi.ResourceOptions(depends_on=[*before, *([weights] if weights else [])])
         self.models: dict[str, ModelServing] = {}
+        self.gateways: dict[str, Gateway] = {}
         for served in layout.served:
-            key = served.spec.weights.token_key
-            self.models[served.spec.name] = ModelServing.of_layout(
-                f"{name}-{served.spec.name}", layout, served, secrets.get(key) if key else None, pulumi.ResourceOptions.merge(in_cluster, after)
+            model = served.spec.name
+            self.models[model] = ModelServing.of_layout(
+                f"{name}-{model}", layout, served, _secrets_of(served, secrets), pulumi.ResourceOptions.merge(in_cluster, after)
             )
+            if served.spec.gateway.enabled:
+                behind = pulumi.ResourceOptions(depends_on=[*ready, self.models[model]])
+                self.gateways[model] = Gateway.of_layout(f"{name}-{model}", layout, served, pulumi.ResourceOptions.merge(in_cluster, behind))
         self.outputs: dict[str, Any] = {
             "kubeconfig": self.cluster.kubeconfig,
             "clusterName": self.cluster.cluster_name,
             "nodeRoleName": self.cluster.node_role_name,
             "gpuSubnetIds": network.gpu_subnet_ids if network else (list(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []),
             "nodePools": pools.pool_names if pools else [],
+            "endpoints": {m: g.endpoint for m, g in self.gateways.items()},
             "services": {m: {"namespace": s.namespace, "names": s.service_names} for m, s in self.models.items()},
             # filled by capacity planning
             "capacity": [],
@@ -97,3 +115,21 @@ class Environment(pulumi.ComponentResource):
         if not layout.pools:
             return None
         return NodePools.of_layout(name, layout, self.cluster.node_identity, opts)
+
+    def _weights(self, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> Weights | None:
+        spec = layout.spec
+        by_file = spec.existing_cluster is not None and spec.existing_cluster.kubeconfig is not None
+        if by_file or not any(s.weights_uri for s in layout.served):
+            return None
+        settings = spec.cluster.model_dump(include={"partition", "permissions_boundary_arn", "tags"}) if spec.cluster else {}
+        if spec.existing_cluster:
+            settings = {"partition": spec.existing_cluster.partition}
+        return Weights.of_layout(name, layout, self.cluster.cluster_name, settings, opts)
+
+
+def _secrets_of(served: Served, secrets: Mapping[str, Any]) -> Secrets:
+    weights, gateway = served.spec.weights, served.spec.gateway
+    return Secrets(
+        token=secrets.get(weights.token_key) if weights.token_key else None,
+        api_key=secrets.get(gateway.api_key_secret) if gateway.api_key_secret else None,
+    )

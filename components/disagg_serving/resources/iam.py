@@ -1,4 +1,4 @@
-"""IAM documents: who may assume a role, and the one policy that AWS has no managed form of."""
+"""IAM documents: who may assume a role, and the policies that AWS has no managed form of."""
 
 import json
 
@@ -28,6 +28,38 @@ def access_policy(partition: str, name: str) -> str:
 def assume_role_policy(service: str, *actions: str) -> str:
     """Trust policy for an AWS service."""
     statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": ["sts:AssumeRole", *actions]}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def weights_policy(partition: str, bucket: str, prefix: str, key_arn: str | None, *, writes: bool) -> str:
+    """Reads one folder of a bucket; `writes` also fills it, and nothing is deleted.
+
+    The streamer lists without a slash at the end, so names of folders that begin alike are seen; what is in them is not read.
+    """
+    folder = f"arn:{partition}:s3:::{bucket}"
+    objects = ["s3:GetObject", *(["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"] if writes else [])]
+    within = {"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}}
+    statements: list[dict[str, object]] = [
+        {"Sid": "List", "Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [folder], "Condition": within},
+        {"Sid": "Objects", "Effect": "Allow", "Action": objects, "Resource": [f"{folder}/{prefix}/*"]},
+    ]
+    if key_arn:
+        keys = ["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])]
+        statements.append({"Sid": "Key", "Effect": "Allow", "Action": keys, "Resource": [key_arn]})
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+def tls_only_policy(partition: str, bucket: str) -> str:
+    """Refuses requests to a bucket that do not come over TLS."""
+    arn = f"arn:{partition}:s3:::{bucket}"
+    statement = {
+        "Sid": "OnlyTls",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [arn, f"{arn}/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 

@@ -1,13 +1,13 @@
 """The LeaderWorkerSet controller from its chart."""
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NotRequired
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from ..errors import SpecError
-from ..manifests.lws import CHART_RELEASE, build_lws_base, chart_values
+from ..manifests.lws import CHART_RELEASE, build_lws_base, chart_values, lws_chart
 from ..spec import LwsSpec
 from ..spec.validation import parse
 from .base import declare, plain, refused, take
@@ -27,6 +27,9 @@ class LwsArgs(LwsSpecArgs, total=False):
     chart_provider: NotRequired[k8s.Provider]
     """A provider with upsert_existing_objects, for the chart only. Default: the component's provider, which then fails on kept CRDs."""
 
+    image_sources: NotRequired[Mapping[str, str]]
+    """Registries to read instead, prefix to prefix. Default: none."""
+
 
 class Lws(pulumi.ComponentResource):
     """LeaderWorkerSet CRDs, controller and webhooks; nothing with install: existing.
@@ -38,28 +41,24 @@ class Lws(pulumi.ComponentResource):
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Lws", name, {}, opts)
         fields = take(args, LwsArgs)
-        provider = fields.pop("chart_provider", None)
+        provider, sources = fields.pop("chart_provider", None), plain(fields.pop("image_sources", {}), "image_sources")
         try:
             spec = parse(LwsSpec, plain(fields, "args"))
         except SpecError as problem:
             raise refused(problem) from None
         if spec.install == "chart":
             base = declare(name, build_lws_base(spec), self)
+            chart, version = lws_chart(spec, sources)
             k8s.helm.v4.Chart(
                 f"{name}-lws",
                 name=CHART_RELEASE,
-                chart=spec.chart,
-                version=None if is_local(spec.chart) else spec.version,
+                chart=chart,
+                version=version,
                 namespace=spec.namespace,
-                values=chart_values(spec),
+                values=chart_values(spec, sources),
                 opts=pulumi.ResourceOptions(parent=self, provider=provider, depends_on=base, transforms=[keep_and_ignore]),
             )
         self.register_outputs({})
-
-
-def is_local(chart: str) -> bool:
-    """Whether a chart is a folder or archive and not in a registry."""
-    return "://" not in chart and (chart.endswith(".tgz") or chart.startswith((".", "/")) or Path(chart).is_dir())
 
 
 def keep_and_ignore(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:

@@ -1,22 +1,17 @@
 """VPC, subnets, NAT gateways, routes and the S3 gateway endpoint; or the ids of existing ones."""
 
-from ipaddress import IPv4Network
-
 import pulumi
 import pulumi_aws as aws
 
 from .. import labels
 from ..errors import SpecError
+from ..planning.addresses import subnet_ranges
 from ..planning.standalone import check_network
 from ..spec import NetworkSpec
 from ..spec.network import region_of
 from ..spec.validation import parse
 from .base import checked_part, plain, refused, take
 from .spec_args import NetworkSpecArgs
-
-SUBNET_BITS = 4
-"""The VPC is cut into 16 subnets: private ones from the first half, public ones from the second, so zones can be added."""
-PUBLIC_OFFSET = 2 ** (SUBNET_BITS - 1)
 
 
 class NetworkArgs(NetworkSpecArgs, total=False):
@@ -61,10 +56,10 @@ class Network(pulumi.ComponentResource):
         gateway = aws.ec2.InternetGateway(name, vpc_id=vpc.id, tags=self._named(name), opts=below)
         public = aws.ec2.RouteTable(f"{name}-public", vpc_id=vpc.id, tags=self._named(f"{name}-public"), opts=below)
         to_internet = aws.ec2.Route(f"{name}-public", route_table_id=public.id, destination_cidr_block="0.0.0.0/0", gateway_id=gateway.id, opts=below)
-        ranges = list(IPv4Network(spec.cidr).subnets(prefixlen_diff=SUBNET_BITS))
+        private_ranges, public_ranges = subnet_ranges(spec)
         private_tables, private_subnets, gpu_subnets, nats = [], [], [], []
         for i, zone in enumerate(spec.zones):
-            subnet = self._subnet(f"{name}-public-{zone}", vpc, zone, ranges[PUBLIC_OFFSET + i], {labels.PUBLIC_LOAD_BALANCERS: "1"})
+            subnet = self._subnet(f"{name}-public-{zone}", vpc, zone, public_ranges[i], {labels.PUBLIC_LOAD_BALANCERS: "1"})
             aws.ec2.RouteTableAssociation(f"{name}-public-{zone}", route_table_id=public.id, subnet_id=subnet.id, opts=below)
             if i == 0 or spec.nat_gateways == "perZone":
                 address = aws.ec2.Eip(f"{name}-nat-{zone}", domain="vpc", tags=self._named(f"{name}-nat-{zone}"), opts=below)
@@ -76,7 +71,7 @@ class Network(pulumi.ComponentResource):
                 )  # fmt: skip
         for i, zone in enumerate(spec.zones):
             gpu = {labels.GPU_SUBNET_TAG: cluster_name} if zone == spec.zone else {}
-            subnet = self._subnet(f"{name}-private-{zone}", vpc, zone, ranges[i], {labels.INTERNAL_LOAD_BALANCERS: "1", **gpu})
+            subnet = self._subnet(f"{name}-private-{zone}", vpc, zone, private_ranges[i], {labels.INTERNAL_LOAD_BALANCERS: "1", **gpu})
             table = aws.ec2.RouteTable(f"{name}-private-{zone}", vpc_id=vpc.id, tags=self._named(f"{name}-private-{zone}"), opts=below)
             aws.ec2.Route(
                 f"{name}-private-{zone}", route_table_id=table.id, destination_cidr_block="0.0.0.0/0",
@@ -96,9 +91,9 @@ class Network(pulumi.ComponentResource):
         self.private_subnet_ids = pulumi.Output.all(*(s.id for s in private_subnets))
         self.gpu_subnet_ids = pulumi.Output.all(*(s.id for s in gpu_subnets))
 
-    def _subnet(self, name: str, vpc: aws.ec2.Vpc, zone: str, cidr: IPv4Network, tags: dict[str, str]) -> aws.ec2.Subnet:
+    def _subnet(self, name: str, vpc: aws.ec2.Vpc, zone: str, cidr: str, tags: dict[str, str]) -> aws.ec2.Subnet:
         return aws.ec2.Subnet(
-            name, vpc_id=vpc.id, availability_zone=zone, cidr_block=str(cidr), tags={**self._named(name), **tags},
+            name, vpc_id=vpc.id, availability_zone=zone, cidr_block=cidr, tags={**self._named(name), **tags},
             opts=pulumi.ResourceOptions(parent=self),
         )  # fmt: skip
 

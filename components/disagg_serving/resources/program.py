@@ -20,7 +20,7 @@ def deploy() -> Environment:
         raise pulumi.RunError(f"stack {pulumi.get_stack()} has no {NAMESPACE}:environment; `disagg schema` prints its keys")
     name = pulumi.get_stack()
     layout = checked(evaluate({"name": name, **data}, project_folder(), StackContext(pulumi.Config("aws").get("region"))))
-    secrets = {key: config.require_secret(key) for key in sorted({m.weights.token_key for m in layout.spec.models if m.weights.token_key})}
+    secrets = {key: config.require_secret(key) for key in sorted({key for _, key in layout.spec.secret_keys()})}
     environment = Environment.of_layout(layout.spec.name, layout, secrets)
     for key, value in environment.outputs.items():
         pulumi.export(key, value)

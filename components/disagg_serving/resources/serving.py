@@ -1,15 +1,17 @@
-"""One served model: its namespace, identity, LeaderWorkerSets, Services and budgets."""
+"""One served model: its namespace, identity, network policies, LeaderWorkerSets, Services and budgets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, Required, TypedDict
 
 import pulumi
 
-from ..manifests.serving import build_model_base, build_model_workloads, service_name
+from ..manifests.mirror import build_mirror_job
+from ..manifests.names import service_name
+from ..manifests.serving import Secrets, build_model_base, build_model_workloads, build_namespace
 from ..planning.shapes import Layout, Served
 from ..planning.standalone import evaluate_models
 from .base import checked, declare, plain, project_folder, take
-from .spec_args import ModelSpecArgs
+from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
 
 class ModelServingArgs(TypedDict):
@@ -23,6 +25,18 @@ class ModelServingArgs(TypedDict):
 
     token: NotRequired[pulumi.Input[str]]
     """Hugging Face token, if weights.token_key names one; becomes a Kubernetes Secret."""
+
+    api_key: NotRequired[pulumi.Input[str]]
+    """Key of the clients, if gateway.api_key_secret names one; becomes a Kubernetes Secret."""
+
+    router: NotRequired[RouterSpecArgs]
+    """Release of the router, for the sidecar of decode pods. Default: as documented there."""
+
+    network_policy: NotRequired[NetworkPolicySpecArgs]
+    """Who may talk to whom. Default: as documented there."""
+
+    image_sources: NotRequired[Mapping[str, str]]
+    """Registries to read instead, prefix to prefix. Default: none."""
 
     auto_mode: NotRequired[bool]
     """Whether the pods select NodePools of this project. False: the roles give node_selector. Default: true."""
@@ -52,29 +66,38 @@ class ModelServing(pulumi.ComponentResource):
             project_folder(),
             catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
             auto_mode=given.get("auto_mode", True),
+            rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
         )
         layout = checked(evaluation)
-        self._declare(name, layout, layout.served[0], given.get("token"), opts, create_namespace=given.get("create_namespace", True))
+        secrets = Secrets(given.get("token"), given.get("api_key"))
+        self._declare(name, layout, layout.served[0], secrets, opts, create_namespace=given.get("create_namespace", True))
 
     @classmethod
-    def of_layout(cls, name: str, layout: Layout, served: Served, token: Any, opts: pulumi.ResourceOptions) -> "ModelServing":
+    def of_layout(cls, name: str, layout: Layout, served: Served, secrets: Secrets, opts: pulumi.ResourceOptions) -> "ModelServing":
         """A model of a layout that has been checked as part of a whole environment."""
         self = cls.__new__(cls)
-        self._declare(name, layout, served, token, opts, create_namespace=True)
+        self._declare(name, layout, served, secrets, opts, create_namespace=True)
         return self
 
-    def _declare(self, name: str, layout: Layout, served: Served, token: Any, opts: Any, *, create_namespace: bool) -> None:
+    def _declare(self, name: str, layout: Layout, served: Served, secrets: Secrets, opts: Any, *, create_namespace: bool) -> None:
         super().__init__("disagg-serving:index:ModelServing", name, {}, opts)
-        if served.spec.weights.token_key and token is None:
-            raise pulumi.RunError(f"{served.path}.weights.tokenKey: {served.spec.weights.token_key} is named, but no token is given")
-        groups = layout.groups_of(served)
-        base = build_model_base(served, pulumi.Output.secret(token))
-        namespace = declare(name, (o for o in base if o["kind"] == "Namespace" and create_namespace), self)
-        rest = declare(name, (o for o in base if o["kind"] != "Namespace"), self, namespace)
-        declare(name, build_model_workloads(groups), self, [*namespace, *rest])
-        if served.spec.wait_for_ready_seconds is None:
-            sets, space = ", ".join(g.name for g in groups), served.spec.kubernetes_namespace
+        model, groups = served.spec, layout.groups_of(served)
+        for key, value, place in (
+            (model.weights.token_key, secrets.token, "weights.tokenKey"),
+            (model.gateway.api_key_secret, secrets.api_key, "gateway.apiKeySecret"),
+        ):
+            if key and value is None:
+                raise pulumi.RunError(f"{served.path}.{place}: {key} is named, but its value is not given")
+        hidden = Secrets(pulumi.Output.secret(secrets.token), pulumi.Output.secret(secrets.api_key))
+        namespace = declare(name, [build_namespace(served)], self) if create_namespace else []
+        before = [*namespace, *declare(name, build_model_base(served, layout.spec, hidden), self, namespace)]
+        if model.weights.mirror:
+            # the copy takes an hour or more, in which GPU nodes would stand idle
+            before += declare(name, [build_mirror_job(served)], self, before)
+        declare(name, build_model_workloads(groups), self, before)
+        if model.wait_for_ready_seconds is None:
+            sets, space = ", ".join(g.name for g in groups), model.kubernetes_namespace
             pulumi.log.info(f"not waiting until {sets} have loaded; see `kubectl get lws -n {space}`", self)
-        self.namespace = pulumi.Output.from_input(served.spec.kubernetes_namespace)
+        self.namespace = pulumi.Output.from_input(model.kubernetes_namespace)
         self.service_names = pulumi.Output.from_input([service_name(g) for g in groups])
         self.register_outputs({"namespace": self.namespace, "serviceNames": self.service_names})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from .cluster import ClusterSpec, EndpointSpec, ExistingClusterSpec
 from .environment import EnvironmentSpec
+from .gateway import DnsSpec, GatewaySpec, PluginSpec, RouterSpec, RoutingSpec, SizeSpec
 from .lws import LwsSpec
 from .network import ExistingNetworkSpec, NetworkSpec
+from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
 from .serving import (
     CapacitySpec,
@@ -13,23 +15,31 @@ from .serving import (
     RoleSpec,
     SpeculativeSpec,
     TolerationSpec,
-    WeightsSpec,
     WorkloadSpec,
 )
+from .weights import S3WeightsSpec, WeightsSpec
 
 __all__ = [
     "CapacitySpec",
     "ClusterSpec",
+    "DnsSpec",
     "EndpointSpec",
     "EnvironmentSpec",
     "ExistingClusterSpec",
     "ExistingNetworkSpec",
+    "GatewaySpec",
     "LwsSpec",
     "MaintenanceWindowSpec",
     "ModelSpec",
+    "NetworkPolicySpec",
     "NetworkSpec",
     "NodePoolsSpec",
+    "PluginSpec",
     "RoleSpec",
+    "RouterSpec",
+    "RoutingSpec",
+    "S3WeightsSpec",
+    "SizeSpec",
     "SpeculativeSpec",
     "TolerationSpec",
     "WeightsSpec",

@@ -17,6 +17,9 @@ RoleArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$", "a role'
 PolicyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$", "a policy's ARN, arn:aws:iam::123456789012:policy/name")]
 KeyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:(key|alias)/.+$", "a key's ARN, arn:aws:kms:region:123456789012:key/id")]
 
+KmsKeyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$", "a key's ARN, arn:aws:kms:region:123456789012:key/id")]
+"""A key itself: IAM policies take no alias."""
+
 
 def _network(value: str) -> str:
     try:
@@ -63,6 +66,9 @@ class ClusterSpec(Spec):
         description="Control-plane logs sent to CloudWatch. Default: all five.",
     )
     kms_key_arn: KeyArn | None = Field(None, description="KMS key for Kubernetes secrets. Default: a key is made, rotated yearly.")
+    service_cidr: CidrText = Field(
+        "172.20.0.0/16", description="Addresses of Services, apart from the VPC's; fixed when the cluster is made. Default: 172.20.0.0/16."
+    )
     upgrade_policy: Literal["STANDARD", "EXTENDED"] = Field(
         "STANDARD", description="STANDARD upgrades at the end of standard support, EXTENDED stays and costs more. Default: STANDARD."
     )
@@ -103,6 +109,9 @@ class ExistingClusterSpec(Spec):
         [],
         description="Security groups of GPU nodes; each must allow all traffic from and to itself, or EFA fails silently. Required with kubeconfig "
         "and Auto Mode. Default otherwise: the cluster's own group.",
+    )
+    service_cidr: CidrText | None = Field(
+        None, description="Its Service addresses, of which policies admit DNS (.10) and API server (.1). Default: both ranges that EKS chooses from."
     )
     partition: Literal["aws", "aws-cn", "aws-us-gov"] = Field("aws", description="Its AWS partition. Default: aws.")
     deployer_role_arn: RoleArn | None = Field(None, description="With name: role that the kubeconfig assumes. Default: the caller's own identity.")

@@ -7,8 +7,10 @@ from pydantic import Field
 from ..pins import KUBERNETES
 from .base import Name, Spec, Text
 from .cluster import ClusterSpec, ExistingClusterSpec
+from .gateway import RouterSpec
 from .lws import LwsSpec
 from .network import NetworkSpec, region_of
+from .network_policy import NetworkPolicySpec
 from .node_pools import NodePoolsSpec
 from .serving import ModelSpec
 
@@ -30,12 +32,29 @@ class EnvironmentSpec(Spec):
     existing_cluster: ExistingClusterSpec | None = Field(None, description="Use this cluster and make none. Default: a cluster is made.")
     node_pools: NodePoolsSpec = Field(default={}, validate_default=True, description="How GPU nodes live. Default: as documented there.")
     lws: LwsSpec = Field(default={}, validate_default=True, description="The LeaderWorkerSet controller. Default: installed by its chart.")
+    router: RouterSpec = Field(default={}, validate_default=True, description="The router behind the gateways. Default: llm-d's, by its chart.")
+    network_policy: NetworkPolicySpec = Field(
+        default={}, validate_default=True, description="Who may talk to whom. Default: what serving needs, and nothing else."
+    )
+    image_sources: dict[Text, Text] = Field(
+        {},
+        description="Registries to read instead, prefix to prefix, for images and charts: docker.io/envoyproxy: mirror.example.com/envoyproxy. The "
+        "longest prefix wins; `disagg render --images` lists what is needed. Default: none.",
+    )
     models: list[ModelSpec] = Field(..., min_length=1, max_length=200, description="The served models, one or more.")
 
     @property
     def makes_pools(self) -> bool:
         """Whether NodeClasses and NodePools are made: always on our own cluster, on an existing one with Auto Mode."""
         return self.existing_cluster is None or self.existing_cluster.auto_mode
+
+    def secret_keys(self) -> list[tuple[str, str]]:
+        """Secret keys of the stack that the models name, each with the place that names it."""
+        found = []
+        for i, model in enumerate(self.models):
+            named = {"weights.tokenKey": model.weights.token_key, "gateway.apiKeySecret": model.gateway.api_key_secret}
+            found += [(f"models[{i}].{place}", key) for place, key in named.items() if key]
+        return found
 
     @property
     def cluster_name(self) -> str:

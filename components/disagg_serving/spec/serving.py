@@ -8,11 +8,12 @@ from pydantic import Field
 
 from ..pins import DEFAULT_ENGINE
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form
+from .gateway import GatewaySpec
+from .weights import WeightsSpec, Word
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]
 LabelValue = Annotated[Text, form(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", "a label value: letters, digits, -, _ and ."), Field(max_length=63)]
-Word = Annotated[Text, form(r"^[A-Za-z0-9][^\s]*$", "one word that starts with a letter or digit")]
 Place = Annotated[Text, form(r"^[A-Za-z0-9/.][^\s]*$", "a repository, path or URI without spaces")]
 RoleName = Literal["prefill", "decode", "server"]
 
@@ -84,20 +85,6 @@ class RoleSpec(Spec):
     tolerations: list[TolerationSpec] = Field([], description="Taints of those nodes that the pods accept. Default: none.")
 
 
-class WeightsSpec(Spec):
-    """Where the weights come from."""
-
-    revision: Word | None = Field(
-        None,
-        description="Commit of the repository, so that all pods load the same files. Default: the head of main, which the plan points out.",
-    )
-    token_key: Annotated[Text, form(r"^[A-Za-z][A-Za-z0-9_-]*$", "the name of a configuration key such as hfToken")] | None = Field(
-        None,
-        description="Name of the stack's secret key that holds the Hugging Face token, set by `pulumi config set --secret "
-        "disagg-serving:hfToken`; here: hfToken. Default: no token.",
-    )
-
-
 class SpeculativeSpec(Spec):
     """Speculative decoding; the same on both roles, because the KV layout depends on it."""
 
@@ -140,6 +127,9 @@ class ModelSpec(Spec):
     decode: RoleSpec | None = Field(None, description="Role that receives KV and writes answers. Needs prefill. Default: absent.")
     server: RoleSpec | None = Field(None, description="Aggregated mode: one role does both, instead of prefill and decode. Default: absent.")
     weights: WeightsSpec = Field(default={}, validate_default=True, description="Where the weights come from. Default: Hugging Face without a token.")
+    gateway: GatewaySpec = Field(
+        default={}, validate_default=True, description="Router and load balancer. Default: an internal endpoint over HTTP, inside the VPC."
+    )
     workload: WorkloadSpec | None = Field(None, description="Expected traffic. Default: unknown.")
     drain_seconds: Annotated[AtLeastOne, Field(le=3600)] = Field(
         60, description="Seconds that requests in flight may take after SIGTERM (--shutdown-timeout). Default: 60."

@@ -13,13 +13,16 @@ OWNED_FLAGS = frozenset(
     --model --served-model-name --tensor-parallel-size -tp --pipeline-parallel-size -pp --enable-expert-parallel -ep --max-model-len
     --gpu-memory-utilization --block-size --dtype --kv-cache-dtype --shutdown-timeout --kv-transfer-config --host --port --nnodes -n
     --node-rank -r --master-addr --master-port --headless --revision --speculative-config --max-num-batched-tokens --max-num-seqs
-    --disable-access-log-for-endpoints --data-parallel-size -dp --api-key --distributed-executor-backend --kv-events-config --config
+    --disable-access-log-for-endpoints --load-format --model-loader-extra-config --download-dir
+    --data-parallel-size -dp --api-key --distributed-executor-backend --kv-events-config --config
     """.split()  # noqa: SIM905 (reads better than one flag a line)
 )
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
 SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
 HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}")
+EXPANDED_SECRET = re.compile(r"\$\((HF_TOKEN|VLLM_API_KEY)\)")
+"""The kubelet puts a variable's value where its name stands like this."""
 SECRET_ENDS = ("API_KEY", "ACCESS_KEY", "APIKEY")
 
 FORBIDDEN_ENV = {
@@ -35,7 +38,7 @@ OWNED_ENV = frozenset(
     {
         "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_HOST_IP", "VLLM_ENGINE_READY_TIMEOUT_S", "HF_HOME", "HF_TOKEN", "USER",
         "VLLM_NO_USAGE_STATS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "FI_PROVIDER", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
-        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "HF_HUB_OFFLINE", "AWS_REGION", "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX",
     }
 )  # fmt: skip
 
@@ -101,7 +104,8 @@ def image_unverified(s: Subject) -> Iterator[Fault]:
 def revision_unpinned(s: Subject) -> Iterator[Fault]:
     """Without a revision two pods that start on different days can load different weights."""
     for served in s.served:
-        if served.spec.weights.revision is None:
+        weights = served.spec.weights
+        if weights.revision is None and weights.s3 is None:
             fix = "set weights.revision to a commit of the repository"
             yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)
 
@@ -145,6 +149,8 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 yield Fault(
                     path, "looks like a secret, which would stand in the pod's manifest", flag, "weights.tokenKey", "name a secret key instead"
                 )
+            elif EXPANDED_SECRET.search(arg):
+                yield Fault(path, "expands a secret into the command line", arg, "flags without $(HF_TOKEN) and $(VLLM_API_KEY)", "remove it")
             elif _is_owned(flag):
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
@@ -159,6 +165,8 @@ def extra_env(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, FORBIDDEN_ENV[name], None, "without it", "remove it")
             elif name in OWNED_ENV:
                 yield Fault(path, "is set by the project", None, "variables that it does not set", "remove it")
+            elif EXPANDED_SECRET.search(value):
+                yield Fault(path, "copies a secret into another variable", None, "values without $(HF_TOKEN) and $(VLLM_API_KEY)", "remove it")
             elif _carries_secret(name, value):
                 yield Fault(
                     path,
@@ -173,7 +181,8 @@ def extra_env(s: Subject) -> Iterator[Fault]:
 def gated_model(s: Subject) -> Iterator[Fault]:
     """A gated repository is downloaded with a token."""
     for served in s.served:
-        if served.facts.gated and not served.spec.weights.token_key:
+        downloads = served.weights_uri is None or served.spec.weights.mirror
+        if served.facts.gated and downloads and not served.spec.weights.token_key:
             fix = "run `pulumi config set --secret disagg-serving:hfToken` and set weights: {tokenKey: hfToken}"
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
 

@@ -220,13 +220,12 @@ def secret_keys(s: Subject) -> Iterator[Fault]:
     """A secret that the environment names exists in the stack file, encrypted, unless an ESC environment supplies it."""
     if s.stack.secrets is None:
         return
-    for i, model in enumerate(s.spec.models):
-        key = model.weights.token_key
-        if key and f"disagg-serving:{key}" in s.stack.plain:
+    for path, key in s.spec.secret_keys():
+        if f"disagg-serving:{key}" in s.stack.plain:
             fix = f"revoke it, then run `pulumi config set --secret disagg-serving:{key}`"
-            yield Fault(f"models[{i}].weights.tokenKey", "stands in the stack file in plain text", key, "an encrypted value", fix, Level.ERROR)
-        elif key and f"disagg-serving:{key}" not in s.stack.secrets:
+            yield Fault(path, "stands in the stack file in plain text", key, "an encrypted value", fix, Level.ERROR)
+        elif f"disagg-serving:{key}" not in s.stack.secrets:
             known = sorted(k.removeprefix("disagg-serving:") for k in s.stack.secrets if k.startswith("disagg-serving:"))
             allowed = ", ".join(known) or "none is set"
             fix = f"run `pulumi config set --secret disagg-serving:{key}`"
-            yield Fault(f"models[{i}].weights.tokenKey", "is not a secret of this stack", key, allowed, fix, Level.WARNING)
+            yield Fault(path, "is not a secret of this stack", key, allowed, fix, Level.WARNING)

@@ -1,0 +1,79 @@
+"""The Job that copies a model from Hugging Face to S3 once, before any GPU node is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from typing import Any
+
+from .. import labels
+from ..planning.shapes import Served
+from ..planning.startup import mirror_budget_seconds
+from . import copy_weights
+from .engine import TOKEN_KEY, TOKEN_SECRET, from_secret
+from .names import MIRROR_LABELS, managed, mirror_account, owned
+
+CPU, MEMORY_GIB = 2, 4
+FILE_GIB = 40
+"""Local disk of the Job: it holds one file at a time, and shards of checkpoints are 5 to 40 GB."""
+RETRIES = 4
+IMAGE_SLACK_SECONDS = 600
+
+
+def build_mirror_job(served: Served) -> dict[str, Any]:
+    """The Job. Its name changes with repository, revision and place, so another revision is another Job."""
+    weights, script = served.spec.weights, inspect.getsource(copy_weights)
+    s3 = weights.s3
+    if s3 is None or weights.revision is None:
+        raise ValueError("a mirror needs s3 and revision; rule weights-source says so before")
+    what = "\0".join([served.repository, weights.revision, str(served.weights_uri)])
+    name = f"{served.spec.name[:40]}-mirror-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
+    metadata = managed(name, served)
+    seconds = mirror_budget_seconds(served)
+    env: list[dict[str, Any]] = [
+        {"name": "REPOSITORY", "value": served.repository},
+        {"name": "REVISION", "value": weights.revision},
+        {"name": "BUCKET", "value": s3.bucket},
+        {"name": "PREFIX", "value": served.s3_prefix},
+        {"name": "HF_HOME", "value": "/scratch/huggingface"},
+        {"name": "TMPDIR", "value": "/scratch"},
+    ]
+    if served.region:
+        env.append({"name": "AWS_REGION", "value": served.region})
+    if weights.token_key:
+        env.append(from_secret("HF_TOKEN", TOKEN_SECRET, TOKEN_KEY))
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**metadata, "annotations": {labels.TIMEOUT_SECONDS: str(seconds + IMAGE_SLACK_SECONDS)}},
+        "spec": {
+            "backoffLimit": RETRIES,
+            "activeDeadlineSeconds": seconds,
+            "template": {
+                "metadata": {"labels": {**owned(served), **MIRROR_LABELS}, "annotations": {labels.DO_NOT_DISRUPT: "true"}},
+                "spec": {
+                    "serviceAccountName": mirror_account(served),
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "restartPolicy": "Never",
+                    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                    "containers": [
+                        {
+                            "name": "mirror",
+                            # the engine's own image has all that it takes: Python, huggingface_hub and boto3
+                            "image": served.image,
+                            "command": ["python3", "-c", script],
+                            "env": env,
+                            "resources": {
+                                "requests": {"cpu": str(CPU), "memory": f"{MEMORY_GIB}Gi", labels.EPHEMERAL_STORAGE: f"{FILE_GIB}Gi"},
+                                "limits": {"memory": f"{MEMORY_GIB}Gi"},
+                            },
+                            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+                        }
+                    ],
+                    "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": f"{FILE_GIB}Gi"}}],
+                },
+            },
+        },
+    }

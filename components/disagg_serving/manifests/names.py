@@ -1,0 +1,53 @@
+"""Names and labels that several kinds of a model's objects share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import labels
+from ..planning.shapes import Group, Served
+
+RELEASE_NAME_LIMIT = 40
+"""The router chart cuts release names in the names and labels that it makes."""
+MIRROR_LABELS = {labels.APP_NAME: "weights-mirror"}
+
+
+def owned(served: Served) -> Mapping[str, str]:
+    """Labels of a model's objects."""
+    return {labels.MANAGED_BY: labels.OWNER, labels.PART_OF: served.spec.name}
+
+
+def managed(name: str, served: Served) -> dict[str, Any]:
+    """Metadata of an object in a model's namespace."""
+    return {"name": name, "namespace": served.spec.kubernetes_namespace, "labels": owned(served)}
+
+
+def leader_selector(group: Group) -> dict[str, str]:
+    """Labels of the pods of a role that answer HTTP."""
+    return {labels.LWS_NAME: group.name, labels.LWS_WORKER_INDEX: labels.LEADER}
+
+
+def service_name(group: Group) -> str:
+    """Name of a role's Service; LWS gives its own headless one the set's name."""
+    return f"{group.name}-api"
+
+
+def mirror_account(served: Served) -> str:
+    """ServiceAccount of the Job that fills the bucket; only it may write there."""
+    return f"{served.spec.name}-mirror"
+
+
+def picker_name(served: Served) -> str:
+    """Name of the endpoint picker's Deployment, as the chart makes it of the release's name."""
+    return f"{served.spec.name[:RELEASE_NAME_LIMIT]}-epp"
+
+
+def router_labels(served: Served) -> dict[str, str]:
+    """Labels of the router's pods."""
+    return {labels.ROUTER_RELEASE: picker_name(served)}
+
+
+def priority_class(served: Served) -> str:
+    """Name of a model's PriorityClass, which is not in a namespace."""
+    return f"{served.spec.name}-serving"

@@ -1,0 +1,129 @@
+"""Rules about weights: where they come from and who may read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...errors import Level
+from ...spec import S3WeightsSpec
+from ..shapes import Served, group_size
+from .registry import Fault, Stage, Subject, rule
+
+MUCH_GB = 1000
+FOLDER = re.compile(r"[A-Za-z0-9._/-]+")
+"""What a folder of a bucket may be made of: other characters mean something in IAM policies and URIs."""
+
+
+@rule("weights-source", Level.ERROR, Stage.FORM, "disagg-serving: one source of weights, used as it is written")
+def weights_source(s: Subject) -> Iterator[Fault]:
+    """A mirror has a place and a revision, and nothing is set that the source does not use."""
+    for i, model in enumerate(s.spec.models):
+        path, weights = f"models[{i}].weights", model.weights
+        if weights.mirror and weights.s3 is None:
+            yield Fault(f"{path}.s3", "is required with mirror", None, "the bucket to copy to", "add s3: {bucket: ...}")
+        if weights.mirror and weights.revision is None:
+            yield Fault(
+                f"{path}.revision", "is required with mirror: a copy of a floating head would be another one each time", None, "a commit", "add it"
+            )
+        if weights.s3 is None:
+            continue
+        if weights.cache == "node":
+            yield Fault(f"{path}.cache", "has no effect: what streams from S3 is kept nowhere", "node", "pod", "remove it")
+        if not weights.mirror and weights.token_key:
+            yield Fault(
+                f"{path}.tokenKey", "has no effect: nothing is read from Hugging Face", weights.token_key, "without it", "remove it or set mirror"
+            )
+
+
+@rule("weights-streamer", Level.ERROR, Stage.FORM, "vllm-project/vllm: docker/Dockerfile, runai-model-streamer")
+def weights_streamer(s: Subject) -> Iterator[Fault]:
+    """Weights stream from S3 only with an image that carries the Run:ai streamer."""
+    for served in s.served:
+        if served.spec.weights.s3 and not served.engine.runai_streamer:
+            able = [e for e in s.catalog.engines if s.catalog.engines[e].runai_streamer]
+            yield Fault(f"{served.path}.engine", "has no streamer for S3", served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
+
+
+@rule("weights-bucket", Level.ERROR, Stage.FORM, "AWS: a bucket has one owner")
+def weights_bucket(s: Subject) -> Iterator[Fault]:
+    """Models that share a bucket say the same about it."""
+    first: dict[str, tuple[int, S3WeightsSpec]] = {}
+    for i, model in enumerate(s.spec.models):
+        s3 = model.weights.s3
+        if s3 is None:
+            continue
+        other, theirs = first.setdefault(s3.bucket, (i, s3))
+        for key, ours, value in (("create", s3.create, theirs.create), ("kmsKeyArn", s3.kms_key_arn, theirs.kms_key_arn)):
+            if ours != value:
+                where = f"models[{other}].weights.s3.{key}"
+                yield Fault(f"models[{i}].weights.s3.{key}", f"is not that of {where} for the same bucket", ours, str(value), "state it once")
+
+
+@rule("weights-folder", Level.ERROR, Stage.FORM, "AWS: IAM policies match resources by pattern")
+def weights_folder(s: Subject) -> Iterator[Fault]:
+    """Each folder of a bucket holds one revision of one repository, and no model may read below another's."""
+    seen: list[Served] = []
+    for served in s.served:
+        if served.weights_uri is None:
+            continue
+        path = f"{served.path}.weights.s3.prefix"
+        if not FOLDER.fullmatch(served.s3_prefix):
+            yield Fault(path, "holds more than letters, digits and . _ / -", served.s3_prefix, "a plain folder", "set prefix")
+        for other in seen:
+            if _overlap(served, other):
+                message = f"lies in the folder of {other.path}, whose weights are others"
+                yield Fault(path, message, served.s3_prefix, "a folder of its own", "set prefix")
+        seen.append(served)
+
+
+@rule("weights-access", Level.WARNING, Stage.FORM, "AWS: EKS Pod Identity associations")
+def weights_access(s: Subject) -> Iterator[Fault]:
+    """Who reads from S3 needs a role; on a cluster by kubeconfig somebody else has to give it."""
+    existing = s.spec.existing_cluster
+    if existing is None or not existing.kubeconfig:
+        return
+    for i, model in enumerate(s.spec.models):
+        s3 = model.weights.s3
+        if s3 is None:
+            continue
+        accounts = f"{model.name} in namespace {model.kubernetes_namespace}"
+        message = f"is read by service account {accounts}, for which no role is made on a cluster by kubeconfig"
+        yield Fault(f"models[{i}].weights.s3.bucket", message, s3.bucket, "a Pod Identity association", "make one, or find the cluster by name")
+        if s3.create:
+            yield Fault(f"models[{i}].weights.s3.create", "needs AWS, which a cluster by kubeconfig does without", True, "false", "", Level.ERROR)
+
+
+@rule("weights-download", Level.WARNING, Stage.FORM, "disagg-serving: every pod of a download has its own copy")
+def weights_download(s: Subject) -> Iterator[Fault]:
+    """Together the pods do not download a terabyte or more from Hugging Face at each start."""
+    for served in s.served:
+        if served.weights_uri or served.spec.weights.cache == "node":
+            continue
+        pods = _pods(served)
+        total = pods * served.facts.checkpoint_gb
+        if total >= MUCH_GB:
+            message = f"is downloaded by each of {pods} pods: {total:,.0f} GB from Hugging Face at every start, through the NAT gateway"
+            fix = "set weights.s3 and weights.mirror, which copies it once"
+            yield Fault(f"{served.path}.weights", message, f"{served.facts.checkpoint_gb:g} GB", f"less than {MUCH_GB} GB in all", fix)
+
+
+@rule("node-cache", Level.WARNING, Stage.FORM, "AWS: EKS user guide, fast model loading; not run here on Auto Mode")
+def node_cache(s: Subject) -> Iterator[Fault]:
+    """A cache on the node is not proven on Auto Mode: SELinux may refuse the folder, and nothing empties it or counts its size."""
+    for i, model in enumerate(s.spec.models):
+        if model.weights.cache == "node" and model.weights.s3 is None:
+            message = "is not proven: SELinux may refuse the folder, no request counts its size, and it is emptied only with the node"
+            yield Fault(f"models[{i}].weights.cache", message, "node", "pod", "try it on one node before you rely on it")
+
+
+def _overlap(one: Served, other: Served) -> bool:
+    """Whether the folder of one is, or contains, the other's; equal folders may be shared by models of the same files."""
+    if one.weights_uri == other.weights_uri:
+        return (one.repository, one.spec.weights.revision) != (other.repository, other.spec.weights.revision)
+    ours, theirs = f"{one.weights_uri}/", f"{other.weights_uri}/"
+    return ours.startswith(theirs) or theirs.startswith(ours)
+
+
+def _pods(served: Served) -> int:
+    return sum(r.replicas * group_size(r, served.instances[n]) for n, r in served.spec.roles.items())
