@@ -11,7 +11,8 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from disagg_serving.planning.rules import rules
+from disagg_serving.errors import Level
+from disagg_serving.planning.rules import Rule, rules
 from disagg_serving.schemas import KINDS, json_schema
 from disagg_serving.spec import EnvironmentSpec
 from pydantic import BaseModel
@@ -76,11 +77,18 @@ def rules_page() -> str:
         "What `disagg check`, `disagg plan` and `pulumi up` check, generated from the registry (`make generate`). An error stops the",
         "deployment, a warning is for the reviewer, info explains.",
         "",
+        "An error of a rule without `firm` can be accepted in the stack file, with a reason, and is a warning then:",
+        "`accept: {group-capacity: the second reservation begins on Monday}`.",
+        "",
         "| rule | level | what it asks for | reference |",
         "|---|---|---|---|",
-        *(f"| `{r.id}` | {r.level} | {_cell(r.summary)} | {_cell(r.reference)} |" for r in rules()),
+        *(f"| `{r.id}` | {_level(r)} | {_cell(r.summary)} | {_cell(r.reference)} |" for r in rules()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _level(one: Rule) -> str:
+    return f"{one.level}, firm" if one.firm and one.level is Level.ERROR else str(one.level)
 
 
 def _cell(text: str) -> str:

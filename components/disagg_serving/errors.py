@@ -27,7 +27,8 @@ class Finding:
     """One result of a check.
 
     `path` is the place in the stack file (`models[0].decode.tensorParallel`), `value` what stands there, `allowed`
-    what may stand there, `fix` the likely correction. Texts are lowercase, without a final period.
+    what may stand there, `fix` the likely correction. Texts are lowercase, without a final period. `accepted` is the stack file's reason
+    for living with what would be an error.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Finding:
     allowed: str = ""
     fix: str = ""
     reference: str = ""
+    accepted: str = ""
 
     def sentence(self) -> str:
         """The finding as one line: path, value, message, allowed values and fix."""
@@ -45,7 +47,8 @@ class Finding:
         shown = "" if self.value is None else f"{show(self.value)} "
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
         fix = f"; {self.fix}" if self.fix else ""
-        return f"{head}{shown}{self.message}{allowed}{fix}"
+        accepted = f"; accepted: {self.accepted}" if self.accepted else ""
+        return f"{head}{shown}{self.message}{allowed}{fix}{accepted}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data with the keys of the command line's json output."""
@@ -58,6 +61,7 @@ class Finding:
             "allowed": self.allowed,
             "fix": self.fix,
             "reference": self.reference,
+            **({"accepted": self.accepted} if self.accepted else {}),
         }
 
     def below(self, prefix: str) -> Finding:

@@ -11,6 +11,7 @@ from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..spec import EnvironmentSpec
 from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
 from ..spec.validation import try_parse
+from .acceptance import accept, unused_acceptances
 from .layout import build_layout, resolve
 from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
 from .shapes import Layout
@@ -80,13 +81,14 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
     findings += unknown
     subject = Subject(spec, catalog, served, stack)
     try:
-        findings += run_stage(subject, Stage.FORM)
+        findings += accept(run_stage(subject, Stage.FORM), spec.accept)
     except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads
         findings += problem.findings
     if has_errors(findings):
         return Evaluation(sort_findings(findings), spec)
     layout = build_layout(spec, served)
-    findings += run_stage(subject.with_layout(layout), Stage.LAYOUT)
+    findings += accept(run_stage(subject.with_layout(layout), Stage.LAYOUT), spec.accept)
+    findings += unused_acceptances(findings, spec.accept)
     return Evaluation(sort_findings(findings), spec, layout)
 
 

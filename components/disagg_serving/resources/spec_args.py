@@ -579,5 +579,8 @@ class EnvironmentSpecArgs(TypedDict):
     image_sources: NotRequired[Mapping[str, str]]
     """Registries to read instead, prefix to prefix, for images and charts: docker.io/envoyproxy: mirror.example.com/envoyproxy. The longest prefix wins; `disagg render --images` lists what is needed. Default: none."""
 
+    accept: NotRequired[Mapping[str, str]]
+    """Rules whose errors are only warnings here, each with the reason, which the plan shows: group-capacity: the second reservation begins on Monday. Rules that guard secrets or the form cannot be accepted (docs/rules.md). Default: none."""
+
     models: Required[Sequence[ModelSpecArgs]]
     """The served models, one or more."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from ..pins import KUBERNETES
@@ -40,6 +42,11 @@ class EnvironmentSpec(Spec):
         {},
         description="Registries to read instead, prefix to prefix, for images and charts: docker.io/envoyproxy: mirror.example.com/envoyproxy. The "
         "longest prefix wins; `disagg render --images` lists what is needed. Default: none.",
+    )
+    accept: dict[Text, Annotated[Text, Field(min_length=10)]] = Field(
+        {},
+        description="Rules whose errors are only warnings here, each with the reason, which the plan shows: group-capacity: the second reservation "
+        "begins on Monday. Rules that guard secrets or the form cannot be accepted (docs/rules.md). Default: none.",
     )
     models: list[ModelSpec] = Field(..., min_length=1, max_length=200, description="The served models, one or more.")
 

@@ -141,7 +141,7 @@ def shared_pool(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{group.path}.capacity.nodes", message, group.spec.capacity.nodes, str(first.spec.capacity.nodes), "state it once")
 
 
-@rule("pods-match-pools", Level.ERROR, Stage.LAYOUT, "Kubernetes: node selectors, taints and tolerations")
+@rule("pods-match-pools", Level.ERROR, Stage.LAYOUT, "Kubernetes: node selectors, taints and tolerations", firm=True)
 def pods_match_pools(s: Subject) -> Iterator[Fault]:
     """Every pod's selector matches exactly one pool, it tolerates that pool's taints, and no foreign pod does."""
     if s.layout is None or not s.layout.pools:

@@ -137,7 +137,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag")
+@rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag", firm=True)
 def extra_args(s: Subject) -> Iterator[Fault]:
     """Extra flags are whole (`--flag=value`), are not set by the project, and carry no secret."""
     for i, model in enumerate(s.spec.models):
@@ -155,7 +155,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
 
-@rule("extra-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; vLLM: security page")
+@rule("extra-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; vLLM: security page", firm=True)
 def extra_env(s: Subject) -> Iterator[Fault]:
     """Extra variables neither break EFA nor open the engine, are not set by the project, and carry no secret."""
     for i, model in enumerate(s.spec.models):

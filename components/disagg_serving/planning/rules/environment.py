@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ... import labels
-from ...errors import Level
+from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, rule, rules
 
 MAX_NODE_HOURS = 504
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
@@ -17,7 +17,7 @@ LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
 
 
-@rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted")
+@rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted", firm=True)
 def cluster_source(s: Subject) -> Iterator[Fault]:
     """A cluster is either made (`cluster`) or adopted (`existingCluster`), and an adopted one is found in exactly one way."""
     existing = s.spec.existing_cluster
@@ -39,7 +39,7 @@ def cluster_source(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"existingCluster.{key}", "is required with kubeconfig and Auto Mode", None, "what the NodeClass names", fix)
 
 
-@rule("network-zones", Level.ERROR, Stage.FORM, "AWS: EFA does not cross zones; EKS wants subnets in two zones")
+@rule("network-zones", Level.ERROR, Stage.FORM, "AWS: EFA does not cross zones; EKS wants subnets in two zones", firm=True)
 def network_zones(s: Subject) -> Iterator[Fault]:
     """A made network has two or more zones of one region, GPU nodes are in one of them, and the region is the stack's."""
     network, made = s.spec.network, s.spec.network.existing is None and s.spec.existing_cluster is None
@@ -60,7 +60,7 @@ def network_zones(s: Subject) -> Iterator[Fault]:
         yield Fault("network.zones", f"is not aws:region {s.stack.region}", regions.pop(), f"zones of {s.stack.region}", "change zones or aws:region")
 
 
-@rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted")
+@rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted", firm=True)
 def network_existing(s: Subject) -> Iterator[Fault]:
     """An adopted network names what its cluster and GPU nodes need, and nothing that only a made one uses."""
     network = s.spec.network
@@ -132,7 +132,7 @@ def node_life(s: Subject) -> Iterator[Fault]:
         yield Fault("nodePools.expireAfterHours", "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, fix)
 
 
-@rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region")
+@rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region", firm=True)
 def partition(s: Subject) -> Iterator[Fault]:
     """ARNs are made for the partition in which the region lies."""
     zone = s.spec.network.zone
@@ -145,7 +145,7 @@ def partition(s: Subject) -> Iterator[Fault]:
         yield Fault(f"{place}.partition", f"is not that of {region_of(zone)}", stated, lies_in, f"set partition: {lies_in}")
 
 
-@rule("node-tags", Level.ERROR, Stage.FORM, "AWS: NodeClass tags; Auto Mode cluster role with custom tags")
+@rule("node-tags", Level.ERROR, Stage.FORM, "AWS: NodeClass tags; Auto Mode cluster role with custom tags", firm=True)
 def node_tags(s: Subject) -> Iterator[Fault]:
     """Tags on nodes are ones that Auto Mode accepts, and the cluster's role may set them."""
     for key in s.spec.node_pools.tags:
@@ -157,7 +157,7 @@ def node_tags(s: Subject) -> Iterator[Fault]:
         yield Fault("nodePools.tags", message, None, "no tags", fix, Level.WARNING)
 
 
-@rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace")
+@rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace", firm=True)
 def names_unique(s: Subject) -> Iterator[Fault]:
     """No two models share a name or make objects of the same name."""
     first: dict[str, int] = {}
@@ -177,7 +177,7 @@ def names_unique(s: Subject) -> Iterator[Fault]:
             first.setdefault(n, i)
 
 
-@rule("namespaces", Level.ERROR, Stage.FORM, "Kubernetes: namespaces of the system; a namespace has one owner")
+@rule("namespaces", Level.ERROR, Stage.FORM, "Kubernetes: namespaces of the system; a namespace has one owner", firm=True)
 def namespaces(s: Subject) -> Iterator[Fault]:
     """Each model has a namespace of its own: its token, and later its router, have fixed names in it."""
     owners: dict[str, int] = {}
@@ -215,7 +215,7 @@ def cluster_name(s: Subject) -> Iterator[Fault]:
         yield Fault(path, "is too long for the IAM role of its nodes", s.spec.cluster_name, f"at most {limit} characters", "shorten it")
 
 
-@rule("secret-keys", Level.WARNING, Stage.FORM, "Pulumi: secret configuration")
+@rule("secret-keys", Level.WARNING, Stage.FORM, "Pulumi: secret configuration", firm=True)
 def secret_keys(s: Subject) -> Iterator[Fault]:
     """A secret that the environment names exists in the stack file, encrypted, unless an ESC environment supplies it."""
     if s.stack.secrets is None:
@@ -229,3 +229,16 @@ def secret_keys(s: Subject) -> Iterator[Fault]:
             allowed = ", ".join(known) or "none is set"
             fix = f"run `pulumi config set --secret disagg-serving:{key}`"
             yield Fault(path, "is not a secret of this stack", key, allowed, fix, Level.WARNING)
+
+
+@rule("accepted", Level.ERROR, Stage.FORM, "disagg-serving: an exception is one of a known rule, with a reason", firm=True)
+def accepted(s: Subject) -> Iterator[Fault]:
+    """What a stack file accepts are errors of rules that may be accepted."""
+    known = {r.id: r for r in rules()}
+    open_to = [r.id for r in known.values() if not r.firm and r.level is Level.ERROR]
+    for rule_id in s.spec.accept:
+        if rule_id not in known:
+            fix = did_you_mean(rule_id, list(known)) or "`disagg rules` lists them"
+            yield Fault(f"accept.{rule_id}", "is no rule", rule_id, ", ".join(open_to), fix)
+        elif known[rule_id].firm:
+            yield Fault(f"accept.{rule_id}", "guards secrets or the form, so it cannot be accepted", rule_id, ", ".join(open_to), "remove it")

@@ -26,7 +26,7 @@ NEEDS = {"token-load-scorer": "inflight-load-producer"}
 """Scorers whose producer the endpoint picker does not add by itself (llm-d-router 0.10.0)."""
 
 
-@rule("gateway-public", Level.ERROR, Stage.FORM, "disagg-serving: an open endpoint spends GPUs on anybody's prompts")
+@rule("gateway-public", Level.ERROR, Stage.FORM, "disagg-serving: an open endpoint spends GPUs on anybody's prompts", firm=True)
 def gateway_public(s: Subject) -> Iterator[Fault]:
     """A load balancer that faces the internet has source ranges, a certificate and an API key."""
     for path, gateway in _gateways(s):
@@ -44,7 +44,7 @@ def gateway_public(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.sourceRanges", "lets much of the internet in", wide, "your networks", "name them", Level.WARNING)
 
 
-@rule("gateway-unused", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing is a mistake")
+@rule("gateway-unused", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing is a mistake", firm=True)
 def gateway_unused(s: Subject) -> Iterator[Fault]:
     """What is set for a gateway or for its routing has an effect."""
     for i, model in enumerate(s.spec.models):
@@ -69,7 +69,7 @@ def gateway_idle(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.idleTimeoutSeconds", "cannot be had with a certificate", asked, str(TLS_IDLE_SECONDS), fix)
 
 
-@rule("gateway-dns", Level.ERROR, Stage.FORM, "disagg-serving: a record in Route 53 needs an AWS provider")
+@rule("gateway-dns", Level.ERROR, Stage.FORM, "disagg-serving: a record in Route 53 needs an AWS provider", firm=True)
 def gateway_dns(s: Subject) -> Iterator[Fault]:
     """A DNS record is made where AWS is used, and once a name."""
     first: dict[str, int] = {}
@@ -86,7 +86,7 @@ def gateway_dns(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.name", f"is that of models[{other}]", dns.name, "a name of its own", "choose another")
 
 
-@rule("routing", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: pkg/epp/framework/plugins/scheduling/profilehandler/disagg (v0.10.0)")
+@rule("routing", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: pkg/epp/framework/plugins/scheduling/profilehandler/disagg (v0.10.0)", firm=True)
 def routing(s: Subject) -> Iterator[Fault]:
     """Deciding by prefix needs a bound, and then decode alone answers requests that nothing has checked for KV-transfer fields."""
     for i, model in enumerate(s.spec.models):
@@ -103,7 +103,7 @@ def routing(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.nonCachedTokens", "belongs to prefixBased", asked.non_cached_tokens, "without it", "set disaggregation: prefixBased")
 
 
-@rule("router-plugins", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: cmd/epp/runner/runner.go (v0.10.0); catalog/routers")
+@rule("router-plugins", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: cmd/epp/runner/runner.go (v0.10.0); catalog/routers", firm=True)
 def router_plugins(s: Subject) -> Iterator[Fault]:
     """The router's release has every plugin that is asked for, with these parameters; an unknown one stops the endpoint picker."""
     if s.spec.router.version != DEFAULT_ROUTER and s.spec.router.version in s.catalog.routers:
@@ -123,7 +123,7 @@ def router_plugins(s: Subject) -> Iterator[Fault]:
             yield from _missing_producers(path, plugins or (), served.spec)
 
 
-@rule("service-cidr", Level.ERROR, Stage.FORM, "AWS: EKS, Kubernetes network config")
+@rule("service-cidr", Level.ERROR, Stage.FORM, "AWS: EKS, Kubernetes network config", firm=True)
 def service_range(s: Subject) -> Iterator[Fault]:
     """The Services' addresses are private, /12 to /24, and apart from the VPC's."""
     if s.spec.existing_cluster is not None:
@@ -156,7 +156,7 @@ def policy_addresses(s: Subject) -> Iterator[Fault]:
         yield Fault("networkPolicy.vpcCidrs", "is not set, so routers take requests from all private addresses", None, "the VPC's networks", fix)
 
 
-@rule("policy-everything", Level.ERROR, Stage.FORM, "Kubernetes: an exception of a NetworkPolicy is smaller than its block")
+@rule("policy-everything", Level.ERROR, Stage.FORM, "Kubernetes: an exception of a NetworkPolicy is smaller than its block", firm=True)
 def policy_everything(s: Subject) -> Iterator[Fault]:
     """The VPC's networks and the places of weights are named, not the whole internet or a large part of it."""
     policy = s.spec.network_policy
@@ -175,7 +175,7 @@ def efa_unfiltered(s: Subject) -> Iterator[Fault]:
         yield Fault("networkPolicy", message, None, "one environment for each model that must be apart")
 
 
-@rule("image-sources", Level.ERROR, Stage.FORM, "OCI: references of images and charts")
+@rule("image-sources", Level.ERROR, Stage.FORM, "OCI: references of images and charts", firm=True)
 def image_sources(s: Subject) -> Iterator[Fault]:
     """Registries and their mirrors are written as in an image's name: host and path, no scheme, no slash at the end."""
     for prefix, mirror in s.spec.image_sources.items():

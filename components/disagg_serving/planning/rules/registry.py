@@ -56,7 +56,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rule:
-    """A check: `id` and `level` of its findings, what it is about, and where the fact comes from."""
+    """A check: `id` and `level` of its findings, what it is about, and where the fact comes from.
+
+    An error of a rule that is not `firm` can be accepted in the stack file, with a reason; then it is a warning.
+    """
 
     id: str
     level: Level
@@ -64,6 +67,7 @@ class Rule:
     summary: str
     reference: str
     check: Callable[[Subject], Iterable[Fault]] = field(repr=False)
+    firm: bool = False
 
     def run(self, subject: Subject) -> list[Finding]:
         """The rule's findings about `subject`."""
@@ -86,14 +90,17 @@ _RULES: dict[str, Rule] = {}
 
 
 def rule(
-    rule_id: str, level: Level, stage: Stage, reference: str
+    rule_id: str, level: Level, stage: Stage, reference: str, *, firm: bool = False
 ) -> Callable[[Callable[[Subject], Iterable[Fault]]], Callable[[Subject], Iterable[Fault]]]:
-    """Register a function as a rule; its docstring is the summary."""
+    """Register a function as a rule; its docstring is the summary.
+
+    `firm` ones guard secrets, or what must hold before anything can be rendered.
+    """
 
     def register(check: Callable[[Subject], Iterable[Fault]]) -> Callable[[Subject], Iterable[Fault]]:
         if rule_id in _RULES:
             raise ValueError(f"rule {rule_id} is registered twice")
-        _RULES[rule_id] = Rule(rule_id, level, stage, " ".join((check.__doc__ or "").split()), reference, check)
+        _RULES[rule_id] = Rule(rule_id, level, stage, " ".join((check.__doc__ or "").split()), reference, check, firm)
         return check
 
     return register

@@ -10,7 +10,7 @@ from ..shapes import world_size
 from .registry import Fault, Stage, Subject, rule
 
 
-@rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server")
+@rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server", firm=True)
 def roles_complete(s: Subject) -> Iterator[Fault]:
     """A model has prefill and decode, or server alone."""
     for i, model in enumerate(s.spec.models):
@@ -31,7 +31,7 @@ def roles_complete(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("tensor-parallel", Level.ERROR, Stage.FORM, "vLLM: ParallelConfig; NCCL stays inside a node where it can")
+@rule("tensor-parallel", Level.ERROR, Stage.FORM, "vLLM: ParallelConfig; NCCL stays inside a node where it can", firm=True)
 def tensor_parallel(s: Subject) -> Iterator[Fault]:
     """An engine's GPUs divide the node evenly, or are whole nodes."""
     for served, name, role, path in s.roles():
@@ -103,7 +103,7 @@ def hardware_dtype(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.instanceType", "cannot run nvfp4 weights", role.instance_type, "p6-b200.48xlarge, p6-b300.48xlarge")
 
 
-@rule("node-selector", Level.ERROR, Stage.FORM, "disagg-serving: pods select the pools that are made for them")
+@rule("node-selector", Level.ERROR, Stage.FORM, "disagg-serving: pods select the pools that are made for them", firm=True)
 def node_selector(s: Subject) -> Iterator[Fault]:
     """Selectors and tolerations are given by hand exactly where no NodePools are made, and a selector stands for one instance type."""
     types: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}

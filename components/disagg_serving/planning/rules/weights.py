@@ -15,7 +15,7 @@ FOLDER = re.compile(r"[A-Za-z0-9._/-]+")
 """What a folder of a bucket may be made of: other characters mean something in IAM policies and URIs."""
 
 
-@rule("weights-source", Level.ERROR, Stage.FORM, "disagg-serving: one source of weights, used as it is written")
+@rule("weights-source", Level.ERROR, Stage.FORM, "disagg-serving: one source of weights, used as it is written", firm=True)
 def weights_source(s: Subject) -> Iterator[Fault]:
     """A mirror has a place and a revision, and nothing is set that the source does not use."""
     for i, model in enumerate(s.spec.models):
@@ -45,7 +45,7 @@ def weights_streamer(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.engine", "has no streamer for S3", served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
 
 
-@rule("weights-bucket", Level.ERROR, Stage.FORM, "AWS: a bucket has one owner")
+@rule("weights-bucket", Level.ERROR, Stage.FORM, "AWS: a bucket has one owner", firm=True)
 def weights_bucket(s: Subject) -> Iterator[Fault]:
     """Models that share a bucket say the same about it."""
     first: dict[str, tuple[int, S3WeightsSpec]] = {}
@@ -60,7 +60,7 @@ def weights_bucket(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"models[{i}].weights.s3.{key}", f"is not that of {where} for the same bucket", ours, str(value), "state it once")
 
 
-@rule("weights-folder", Level.ERROR, Stage.FORM, "AWS: IAM policies match resources by pattern")
+@rule("weights-folder", Level.ERROR, Stage.FORM, "AWS: IAM policies match resources by pattern", firm=True)
 def weights_folder(s: Subject) -> Iterator[Fault]:
     """Each folder of a bucket holds one revision of one repository, and no model may read below another's."""
     seen: list[Served] = []

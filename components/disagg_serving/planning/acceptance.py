@@ -1,0 +1,32 @@
+"""Errors that a stack file accepts, each with a reason: they become warnings and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ..errors import Finding, Level
+from .rules import rules
+
+
+def accept(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Finding]:
+    """The findings, those of accepted rules as warnings with the reason."""
+    firm = {r.id for r in rules() if r.firm}
+
+    def lowered(finding: Finding) -> Finding:
+        if finding.level is not Level.ERROR or finding.id not in reasons or finding.id in firm:
+            return finding
+        return replace(finding, level=Level.WARNING, accepted=reasons[finding.id])
+
+    return [lowered(f) for f in findings]
+
+
+def unused_acceptances(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Finding]:
+    """What is accepted and not there: a reason that has served its purpose hides the next error of its kind."""
+    found = {f.id for f in findings if f.accepted}
+    known = {r.id for r in rules()}
+    return [
+        Finding("accepted", Level.INFO, f"accept.{rule_id}", "accepts nothing: no error of this rule is there", None, "", "remove it")
+        for rule_id in reasons
+        if rule_id in known - found
+    ]

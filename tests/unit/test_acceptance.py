@@ -1,0 +1,88 @@
+"""Errors that a stack file accepts with a reason."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from bad_input import CASES
+from disagg_serving.errors import Level
+from disagg_serving.manifests.bundle import build_all
+from disagg_serving.planning.rules import rules
+from factories import check, environment, model, role
+
+REASON = "the second reservation begins on Monday"
+FIRM = {r.id for r in rules() if r.firm}
+ERRORS = {r.id for r in rules() if r.level is Level.ERROR}
+
+
+def acceptable() -> list[tuple[str, str, dict[str, Any]]]:
+    """Cases of bad input whose errors are all of one rule that may be accepted: name, rule, environment."""
+    found = []
+    for case in CASES:
+        if not isinstance(case.data, dict) or case.files or "config" in case.data:
+            continue
+        data = case.data
+        ids = {f.id for f in check(deepcopy(data)).findings if f.level is Level.ERROR}
+        if len(ids) == 1 and (only := next(iter(ids))) in ERRORS - FIRM:
+            found.append((case.name, only, data))
+    return found
+
+
+@pytest.mark.parametrize(("name", "rule", "data"), acceptable(), ids=lambda v: v if isinstance(v, str) else "")
+def test_an_accepted_error_is_a_warning_and_renders(name: str, rule: str, data: dict[str, Any]) -> None:
+    """Whatever may be accepted leaves something that can be rendered, and the reason stands in the sentence and in the data."""
+    assert name
+    result = check({**deepcopy(data), "accept": {rule: REASON}})
+    assert rule not in {f.id for f in result.findings if f.level is Level.ERROR}
+    lowered = [f for f in result.findings if f.id == rule]
+    assert {f.level for f in lowered} == {Level.WARNING}
+    assert all(f.sentence().endswith(f"; accepted: {REASON}") and f.as_dict()["accepted"] == REASON for f in lowered)
+    assert result.layout is not None
+    assert build_all(result.layout)
+
+
+def test_most_rules_can_be_accepted() -> None:
+    """The cases above cover the rules that may be accepted; a rule without a case would be one nobody tried."""
+    tried = {rule for _, rule, _ in acceptable()}
+    with_files_or_others = {"weights-streamer", "engine-version", "hardware-dtype", "api-endpoint"}
+    assert ERRORS - FIRM - tried <= with_files_or_others
+
+
+@pytest.mark.parametrize("rule", sorted(FIRM & ERRORS))
+def test_firm_rules_cannot_be_accepted(rule: str) -> None:
+    """A rule that guards secrets or the form says so instead of looking away."""
+    result = check(environment(model(), accept={rule: REASON}))
+    (refusal,) = [f for f in result.findings if f.id == "accepted"]
+    assert (refusal.level, refusal.path) == (Level.ERROR, f"accept.{rule}")
+
+
+def test_firm_findings_stay_errors() -> None:
+    """Even named in `accept`, an error of a firm rule stops the deployment."""
+    result = check(environment(model(extraEnv={"HF_HOME": "/x"}), accept={"extra-env": REASON}))
+    assert {f.id for f in result.findings if f.level is Level.ERROR} == {"accepted", "extra-env"}
+
+
+def test_a_misspelt_rule_is_explained() -> None:
+    """An exception for a rule that is not there is an error with a suggestion."""
+    (refusal,) = [f for f in check(environment(model(), accept={"group-capacty": REASON})).findings if f.level is Level.ERROR]
+    assert "did you mean group-capacity?" in refusal.sentence()
+
+
+def test_a_reason_is_needed() -> None:
+    """A word is no reason."""
+    assert not check(environment(model(), accept={"group-capacity": "ok"})).ok
+
+
+def test_an_acceptance_that_accepts_nothing_is_said() -> None:
+    """An exception that outlives its cause would hide the next error of its kind."""
+    result = check(environment(model(), accept={"group-capacity": REASON}))
+    assert result.ok
+    assert [f.path for f in result.findings if f.id == "accepted"] == ["accept.group-capacity"]
+
+
+def test_only_the_named_rule_is_lowered() -> None:
+    """Other errors of the same run stay errors."""
+    data = environment(model(decode=role(capacity={"nodes": 1}, replicas=9, tensorParallel=8)), accept={"pod-fits-node": REASON})
+    assert "group-capacity" in {f.id for f in check(data).findings if f.level is Level.ERROR}
