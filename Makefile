@@ -71,6 +71,10 @@ benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need
 	@$(BIN)/python scripts/benchmark.py
 	@$(BIN)/python -m bench.benchmark
 
+.PHONY: accuracy
+accuracy: $(VENV)/.dev  ## Compare the memory and traffic forecasts with published measurements
+	@$(BIN)/python scripts/accuracy.py
+
 .PHONY: lock
 lock:  ## Pin all packages anew (needs uv)
 	@./scripts/lock.sh

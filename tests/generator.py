@@ -98,7 +98,7 @@ class Generator:
         s3 = st.fixed_dictionaries(
             {"bucket": st.sampled_from(["acme", "acme.weights"])}, optional={"prefix": st.sampled_from(["a", "a/b", "c.d/e_f"])}
         )
-        streamed = st.fixed_dictionaries({"s3": s3, "revision": st.just("abc")}, optional={"mirror": st.booleans()})
+        streamed = st.fixed_dictionaries({"s3": s3, "revision": st.just("0123abcdef")}, optional={"mirror": st.booleans()})
         downloaded = st.fixed_dictionaries({}, optional={"revision": st.just("main"), "cache": st.sampled_from(["pod", "node"])})
         bad: tuple[Any, ...] = (
             {"tokenKey": "1"},
@@ -121,7 +121,7 @@ class Generator:
             "certificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/a",
             "apiKeySecret": "apiKey",
         }
-        open_or_not: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {}, public, {"apiKeySecret": "hfToken"}, {"idleTimeoutSeconds": 60}])
+        open_or_not: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {}, public, {"apiKeySecret": "key"}, {"idleTimeoutSeconds": 60}])
         sized = st.fixed_dictionaries({}, optional={"picker": st.fixed_dictionaries({"cpu": st.floats(0.1, 32), "memoryGiB": st.integers(1, 64)})})
         plugged = st.fixed_dictionaries({"routing": st.fixed_dictionaries({}, optional={"prefill": scorers, "decode": scorers})})
         bad: tuple[Any, ...] = (
@@ -139,7 +139,9 @@ class Generator:
         return merged(
             st.fixed_dictionaries({"model": self.mostly(st.sampled_from(MODELS), "llama", "./config.json", "../up", 3)}),
             self.sides(),
-            st.sampled_from([{}, {"weights": {"tokenKey": "hfToken"}}, {"weights": {"s3": {"bucket": "acme"}, "mirror": True, "revision": "abc"}}]),
+            st.sampled_from(
+                [{}, {"weights": {"tokenKey": "hfToken"}}, {"weights": {"s3": {"bucket": "acme"}, "mirror": True, "revision": "0123abcdef"}}]
+            ),
             optional(
                 engine=self.mostly(st.sampled_from(["vllm-0.33.0-efa", "vllm-0.27.1-dlc"]), *ENGINES, "sglang"),
                 maxModelLen=self.mostly(st.integers(1, 8192), 0, 10**9),

@@ -14,23 +14,30 @@ from factories import STACKS, aggregated, environment, existing_cluster, model
 from recording import environment_graph, stack_graph
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-REVISION = "0123456789abcdef0123456789abcdef01234567"
+REVISION, OLDER = "0123456789abcdef0123456789abcdef01234567", "fedcba9876543210fedcba9876543210fedcba98"
 BUCKET = "example-weights"
 
 
-def in_s3(name: str, prefix: str | None = None, **s3: Any) -> dict[str, Any]:
-    """A model whose weights a Job copies to the bucket."""
+def in_s3(
+    name: str, prefix: str | None = None, *, revision: str | None = REVISION, mirror: bool = True, repository: str | None = None, **s3: Any
+) -> dict[str, Any]:
+    """A model whose weights a Job copies to the bucket, or with `mirror=False` somebody else."""
     place = {"bucket": BUCKET, **({"prefix": prefix} if prefix else {}), **s3}
-    return aggregated(name=name, model="gpt-oss-120b", weights={"revision": REVISION, "mirror": True, "s3": place})
+    return aggregated(name=name, model="gpt-oss-120b", repository=repository, weights={"revision": revision, "mirror": mirror, "s3": place})
 
 
 SHARED = ("models/a", "models/a-2", "models/b/weights")
-"""Folders of three models in one bucket; the first is the start of the second's name, but not its parent."""
+"""Base folders of three models in one bucket; the first is the start of the second's name, but not its parent."""
+LONG = ("a-model-whose-name-is-longer-than-roles-allow-1", "a-model-whose-name-is-longer-than-roles-allow-2")
+"""Names of models that differ only where the names of roles are cut."""
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "key": environment(in_s3("m", create=True, kmsKeyArn=KEY)),
     "node tags": environment(model(), nodePools={"tags": {"team": "ml"}}),
     "one bucket": environment(*(in_s3(f"m{i}", prefix) for i, prefix in enumerate(SHARED))),
+    "one base": environment(in_s3("old", "models/a", revision=OLDER), in_s3("new", "models/a")),
+    "there already": environment(in_s3("m", "models/a", mirror=False)),
+    "long names": environment(*(in_s3(name, create=True) for name in LONG)),
     "GovCloud": environment(
         in_s3("m", create=True),
         cluster={"partition": "aws-us-gov", "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},

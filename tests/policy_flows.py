@@ -47,6 +47,12 @@ OPEN = (
 )
 """All that is needed, and with `WIDER` all that is open."""
 
+DNS_PODS = (
+    Flow("pod", "DNS pod", 53, "CoreDNS, which policies see behind its Service's address or in place of it", "UDP"),
+    Flow("pod", "DNS pod", 53, "long answers"),
+)
+"""Needed without Auto Mode, where DNS is answered by pods; closed with it, where each node answers."""
+
 WIDER = (
     Flow("router", "host of the private subnets", 443, "the API server's interfaces have no subnets of their own"),
     Flow("host beside the load balancer", "router", PROXY, "load balancers have no subnets of their own"),
@@ -117,6 +123,14 @@ CLOSED = (
     Flow("engine", "engine", SIDE_CHANNEL, "the same", "UDP"),
     Flow("engine", "DNS", 443, "DNS over the usual port only"),
     Flow("pod", "DNS", 9153, "CoreDNS's metrics"),
+    Flow("pod", "DNS pod", 9153, "the same"),
+    Flow("engine", "DNS pod", 443, "DNS over the usual port only"),
+    Flow("pod", "false DNS", 53, "CoreDNS's label counts in kube-system only", "UDP"),
+    Flow("pod", "false DNS", 53, "the same"),
+    Flow("pod", "system pod", 53, "nor does being in kube-system make a pod CoreDNS", "UDP"),
+    Flow("pod", "system pod", 53, "the same"),
+    Flow("DNS pod", "engine", API, "DNS asks engines nothing"),
+    Flow("DNS pod", "router", PROXY, "the same"),
     Flow("internet", "router", PROXY, "the internet comes through a load balancer"),
     Flow("internet", "router", PROXY_READY, "the same"),
     Flow("internet", "leader", API, "the same"),

@@ -12,7 +12,7 @@ from typing import Any
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.spec import EnvironmentSpec
-from factories import aggregated, environment, layout, model, role
+from factories import aggregated, environment, existing_cluster, layout, model, role
 from network_policies import Network, Place
 from policy_flows import PORTS, PROXY, PROXY_READY, Flow
 
@@ -32,6 +32,23 @@ FOUR = environment(
     model(name="public", gateway=PUBLIC),
 )
 """A model with prefill and decode, one over two nodes, one whose weights a Job copies to S3, and one that the internet may call."""
+
+CHOSEN = {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu"}]}
+WITHOUT_AUTO_MODE = {
+    **existing_cluster(
+        model(name="split", prefill=role(replicas=2, **CHOSEN), decode=role(replicas=2, **CHOSEN)),
+        aggregated(name="copied", model="gpt-oss-120b", weights=IN_S3, server=role(replicas=2, **CHOSEN)),
+        model(name="public", gateway=PUBLIC, prefill=role(**CHOSEN), decode=role(**CHOSEN)),
+        kubeconfig=None,
+        name="theirs",
+        autoMode=False,
+        nodeRole=None,
+        securityGroupIds=[],
+        serviceCidr="172.20.0.0/16",
+    ),
+    "networkPolicy": {"vpcCidrs": ["10.0.0.0/16"]},
+}
+"""Three of them on a cluster without Auto Mode, in a network of which only the VPC's range is known."""
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
 """Where a network that exists may have any of its hosts, unless the spec says more."""
@@ -95,6 +112,9 @@ def sites(rendered: Layout, *, elsewhere: str = "100.64.0.0/10") -> dict[str, Si
             "visitor": ("tools", {"app": "chat"}),
             "false engine": ("tools", dict(some.labels)),
             "false router": ("tools", {"llm-d-router-standalone": f"{served.spec.name}-epp"}),
+            "DNS pod": ("kube-system", {"k8s-app": "kube-dns"}),
+            "false DNS": ("tools", {"k8s-app": "kube-dns"}),
+            "system pod": ("kube-system", {"k8s-app": "metrics-server"}),
         }
         places |= {what: [Place(what, str(far[100 + n]), where, labels)] for n, (what, (where, labels)) in enumerate(others.items())}
         beyond = {
@@ -154,9 +174,9 @@ def hosts_of(subnets: Subnets) -> dict[str, list[Place]]:
 
 
 def namespaces_of(objects: list[dict[str, Any]], monitoring: str) -> dict[str, dict[str, str]]:
-    """Labels of the rendered namespaces and of three others, one of which may call the models."""
+    """Labels of the rendered namespaces and of four others, one of which may call the models."""
     made = {o["metadata"]["name"]: o["metadata"].get("labels", {}) for o in objects if o["kind"] == "Namespace"}
-    return {**made, monitoring: {}, "tools": {}, "apps": {"disagg-serving/client": "true"}}
+    return {**made, monitoring: {}, "kube-system": {}, "tools": {}, "apps": {"disagg-serving/client": "true"}}
 
 
 def pods_of(objects: list[dict[str, Any]], namespace: str, ips: list[str]) -> dict[str, list[Place]]:

@@ -7,6 +7,8 @@ ROLE = "disagg-serving/role"
 POOL = "disagg-serving/pool"
 CLIENT = "disagg-serving/client"
 """Label of namespaces whose pods may call the models from inside the cluster."""
+CONFIG_HASH = "disagg-serving/config-hash"
+"""Annotation that changes with a router's configuration, which its pods read once."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
@@ -34,6 +36,7 @@ POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 PROMETHEUS_NAME = "prometheus"
+CLUSTER_DNS = {"k8s-app": "kube-dns"}
 
 # Karpenter and EKS Auto Mode
 CAPACITY_TYPE = "karpenter.sh/capacity-type"

@@ -36,3 +36,8 @@ DEFAULT_ROUTER = "llm-d-router-0.10.0"
 
 DEFAULT_ENGINE = "vllm-0.33.0-efa"
 """Id in catalog/engines: the first vLLM release with an official EFA image and with the stale-peer fix."""
+
+
+def lws_image(version: str) -> str:
+    """The LeaderWorkerSet controller's image, which the chart of a release names."""
+    return f"registry.k8s.io/lws/lws:v{version}"

@@ -28,7 +28,7 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 PUBLIC = {"public": True, "sourceRanges": ["203.0.113.0/24"], "certificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/1"}
 SECRETS = ("hfToken", "mirrorToken", "apiKey", "otherKey")
 EVERY_KIND = environment(
-    model(name="split", model="llama-3.3-70b-instruct", weights={"tokenKey": "hfToken"}, gateway={**PUBLIC, "apiKeySecret": "apiKey"}),
+    model(name="split", weights={"tokenKey": "hfToken"}, gateway={**PUBLIC, "apiKeySecret": "apiKey"}),
     aggregated(
         name="copied",
         model="gpt-oss-120b",
@@ -42,7 +42,7 @@ EVERY_KIND = environment(
 @pytest.fixture
 def secret_project(tmp_path: Path) -> Path:
     """A project whose stack has an encrypted Hugging Face token."""
-    data = environment(model(model="llama-3.3-70b-instruct", weights={"tokenKey": "hfToken"}))
+    data = environment(model(weights={"tokenKey": "hfToken"}))
     return write_project(tmp_path, {"disagg-serving:hfToken": {"secure": MARK}, "disagg-serving:environment": data})
 
 

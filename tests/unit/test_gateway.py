@@ -246,7 +246,21 @@ def test_long_names_are_cut_as_the_chart_cuts_them() -> None:
     [
         (environment(model(gateway={**PUBLIC, "sourceRanges": ["0.0.0.0/0"]})), "gateway-public", "warning"),
         (environment(model(gateway={"routing": {"disaggregation": "prefixBased", "nonCachedTokens": 9}})), "routing", "warning"),
-        (environment(model(gateway={"routing": {"decode": [{"type": "precise-prefix-cache-scorer"}]}})), "router-plugins", "warning"),
+        (
+            environment(aggregated(gateway={"routing": {"server": [{"type": "by-label", "parameters": {"label": "a", "allowsNoLabel": True}}]}})),
+            "router-plugins",
+            "warning",
+        ),
+        (environment(model(gateway={"enabled": False})), "gateway-split", "warning"),
+        (
+            existing_cluster(model(prefill=role(nodeSelector={"a": "p"}), decode=role(nodeSelector={"a": "d"})), autoMode=False),
+            "gateway-class",
+            "warning",
+        ),
+        (environment(model(gateway={"certificateArn": CERTIFICATE})), "gateway-certificate", "info"),
+        (environment(model(), networkPolicy={"weightsCidrs": ["198.51.100.0/24"]}), "policy-use", "warning"),
+        (environment(model(), imageSources={"quay.io": "mirror.example.com"}), "image-sources", "warning"),
+        (environment(model(weights={"revision": "main"})), "revision-unpinned", "info"),
         (existing_cluster(model(weights={"s3": {"bucket": "acme"}})), "weights-access", "warning"),
         (environment(aggregated(model="glm-5-fp8", server=role(tensorParallel=8, pipelineParallel=2))), "weights-download", "warning"),
         (environment(model(weights={"cache": "node"})), "node-cache", "warning"),

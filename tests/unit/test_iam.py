@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from iam_documents import ATTACHMENTS, BUCKETS, CASES, RIGHTS, TRUST, allowing, documents, graph_of, listed, permits, rights
+from disagg_serving.resources.iam import role_prefix
+from iam_documents import ATTACHMENTS, BUCKETS, CASES, LONG, RIGHTS, TRUST, allowing, documents, graph_of, listed, permits, rights
 from recording import kinds, stack_graph
 
 # ---- the evaluator -------------------------------------------------------------------------------------------------------------------------
@@ -47,11 +48,12 @@ def test_the_evaluator_knows_iam(action: str, resource: str, context: dict[str, 
 def test_all_documents_are_seen() -> None:
     """The tests below look at roles of clusters, nodes and pods, at readers, writers and node tags, and at buckets."""
     found = {(d.type, d.name) for d in documents("glm5")}
-    names = {"glm5-cluster", "glm5-gpu-node", "glm5-glm-5", "glm5-glm-5-mirror"}
-    policies = {(RIGHTS, "glm5-glm-5"), (RIGHTS, "glm5-glm-5-mirror"), (BUCKETS, "glm5-example-123456789012-weights")}
+    names = {"glm5-cluster", "glm5-gpu-node", "glm5-glm-5-weights-read", "glm5-glm-5-weights-write"}
+    policies = {(RIGHTS, "glm5-glm-5-weights-read"), (RIGHTS, "glm5-glm-5-weights-write"), (BUCKETS, "glm5-example-123456789012-weights")}
     assert found == {(TRUST, n) for n in names} | policies
     assert {d.name for d in documents("node tags") if d.type == RIGHTS} == {"test-node-tags"}
-    assert {d.name for d in documents("cluster by name")} == {"test-gpu-node", "test-m", "test-m-mirror"}
+    assert {d.name for d in documents("cluster by name")} == {"test-gpu-node", "test-m-weights-read", "test-m-weights-write"}
+    assert {d.name for d in documents("there already") if d.type == RIGHTS} == {"test-m-weights-read"}
     assert documents("local") == ()
 
 
@@ -169,10 +171,48 @@ def test_readers_and_writers_are_different_accounts() -> None:
     graph = stack_graph("glm5")
     bound = {r.name: r for r in kinds(graph, "aws:eks/podIdentityAssociation:PodIdentityAssociation")}
     accounts = {name: (r.inputs["namespace"], r.inputs["serviceAccount"]) for name, r in bound.items()}
-    assert accounts == {"glm5-glm-5": ("glm-5", "glm-5"), "glm5-glm-5-mirror": ("glm-5", "glm-5-mirror")}
+    assert accounts == {"glm5-glm-5-weights-read": ("glm-5", "glm-5"), "glm5-glm-5-weights-write": ("glm-5", "glm-5-mirror")}
     for name, binding in bound.items():
         assert {u.rsplit("::", 1)[1] for u in binding.depends_on} == {name}
         assert {u.split("$")[-1].split("::")[0] for u in binding.depends_on} == {TRUST, RIGHTS}
     engines = {r.inputs["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["serviceAccountName"] for r in kinds(graph, SETS)}
     jobs = {r.inputs["spec"]["template"]["spec"]["serviceAccountName"] for r in kinds(graph, "kubernetes:batch/v1:Job")}
     assert (engines, jobs) == ({"glm-5"}, {"glm-5-mirror"})
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------------------------------
+
+FITS = "a" * 37
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        ("test-m-weights-read", "test-m-weights-read-"),
+        (FITS, f"{FITS}-"),
+        (f"{FITS}a", f"{'a' * 28}-365a9c3e-"),
+        ("prod-a-model-with-a-rather-long-name-weights-write", "prod-a-model-with-a-rather-l-d66dbbf9-"),
+    ],
+)
+def test_prefixes_of_roles_fit(name: str, prefix: str) -> None:
+    """AWS's provider takes 38 characters; what would be longer is cut, with a part of its hash, the same one each time."""
+    assert role_prefix(name) == prefix
+    assert len(prefix) <= 38
+
+
+@pytest.mark.parametrize("case", ["glm5", "one base", "long names", "GovCloud", "cluster by name"])
+def test_roles_of_weights_are_named_apart(case: str) -> None:
+    """Readers and writers of all models have beginnings of their own that fit, also where long names differ only at their ends."""
+    roles = [r for r in kinds(graph_of(case), TRUST) if "-weights-" in r.name]
+    prefixes = [r.inputs["namePrefix"] for r in roles]
+    assert prefixes == [role_prefix(r.name) for r in roles]
+    assert len(roles) >= 2
+    assert len({*prefixes}) == len(prefixes)
+    assert max(map(len, prefixes)) <= 38
+    assert not [r.name for r in roles if "name" in r.inputs]
+
+
+def test_long_names_are_cut() -> None:
+    """The case above holds names that are cut."""
+    for name in LONG:
+        assert all(len(f"test-{name}-weights-{purpose}") > 38 for purpose in ("read", "write"))

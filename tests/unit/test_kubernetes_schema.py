@@ -23,7 +23,7 @@ CORE = {
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0", "cr-0123456789abcdef1"], "nodes": 4}
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "token": environment(model(model="llama-3.3-70b-instruct", weights={"tokenKey": "hfToken", "revision": "abc"})),
+    "token": environment(model(weights={"tokenKey": "hfToken", "revision": "0123456789abcdef0123456789abcdef01234567"})),
     "reserved groups": environment(
         aggregated(model="glm-5-fp8", waitForReadySeconds=900, server=role(tensorParallel=8, pipelineParallel=2, replicas=2, capacity=RESERVED)),
         nodePools={"placementGroup": "gpus", "tags": {"team": "ml"}, "maintenanceWindow": {"day": "SUN", "startUtc": "23:30", "hours": 167}},

@@ -13,8 +13,8 @@ from disagg_serving.planning.shapes import Layout
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, layout
 from network_policies import Network
-from policy_flows import ACROSS, CLOSED, OPEN, PORTS, PROXY, WIDER, Flow
-from policy_sites import FOUR, Site, actual, everything_closed, everything_open, four, namespaces_of, pairs, sites
+from policy_flows import ACROSS, CLOSED, DNS_PODS, OPEN, PORTS, PROXY, WIDER, Flow
+from policy_sites import FOUR, WITHOUT_AUTO_MODE, Site, actual, everything_closed, everything_open, four, namespaces_of, pairs, sites
 
 
 @pytest.mark.parametrize("flow", OPEN, ids=str)
@@ -41,13 +41,48 @@ def test_models_are_strangers_to_each_other(flow: Flow) -> None:
     assert [leak for a, b in both for leak in everything_closed(a, flow, b)] == [], flow.why
 
 
+@pytest.mark.parametrize("flow", DNS_PODS, ids=str)
+def test_dns_pods_are_asked_where_there_is_no_auto_mode(flow: Flow) -> None:
+    """Without Auto Mode pods answer for the DNS Service; with it nothing but the Service's address is open, which each node answers."""
+    for site in sites(layout(WITHOUT_AUTO_MODE)).values():
+        assert everything_open(site, flow) == []
+    for site in four().values():
+        assert pairs(site, flow)
+        assert everything_closed(site, flow) == []
+
+
+@pytest.mark.parametrize("selector", ["namespaceSelector", "podSelector"])
+def test_the_lists_notice_a_wider_choice_of_dns_pods(selector: str) -> None:
+    """Neither the label alone nor kube-system alone is enough: without either selector some forbidden flow opens."""
+    objects = build_all(layout(WITHOUT_AUTO_MODE))
+    policies = [deepcopy(o) for o in objects if o["kind"] == "NetworkPolicy"]
+    for policy in (p for p in policies if p["metadata"]["name"] == "dns"):
+        (peer,) = [p for p in policy["spec"]["egress"][0]["to"] if "ipBlock" not in p]
+        peer[selector] = {}
+    wider = replace(sites(layout(WITHOUT_AUTO_MODE))["split"], network=Network(policies, namespaces_of(objects, "monitoring")))
+    assert [leak for flow in CLOSED if not wider.hides(flow) for leak in everything_closed(wider, flow)]
+
+
 @pytest.mark.parametrize("name", ["split", "wide", "copied", "public"])
 def test_nothing_else_is_open(name: str) -> None:
     """The lists are complete: of all pairs of places, ports and protocols no other flow passes. A new one needs a line and a reason."""
-    site = four()[name]
+    nothing_else(four()[name], (*OPEN, *WIDER))
+
+
+@pytest.mark.parametrize("name", ["split", "copied", "public"])
+def test_nothing_else_is_open_without_auto_mode(name: str) -> None:
+    """There the DNS pods come to the lists, and nothing else does."""
+    site = sites(layout(WITHOUT_AUTO_MODE))[name]
+    nothing_else(site, (*OPEN, *WIDER, *DNS_PODS))
+    assert [refusal for flow in (*OPEN, *DNS_PODS) for refusal in everything_open(site, flow)] == []
+    assert [leak for flow in CLOSED if not site.hides(flow) for leak in everything_closed(site, flow)] == []
+
+
+def nothing_else(site: Site, flows: tuple[Flow, ...]) -> None:
+    """Whether exactly these flows are open, besides those between engines."""
     engines = site.places["engine"]
     among = {(str(a), str(b)) for a, b in product(engines, repeat=2)}
-    listed = {(str(s), str(d), f.port, f.protocol) for f in (*OPEN, *WIDER) for s, d in pairs(site, f)}
+    listed = {(str(s), str(d), f.port, f.protocol) for f in flows for s, d in pairs(site, f)}
     found = {(str(s), str(d), port, protocol) for s, d, port, protocol in actual(site)}
     assert {f for f in found if f[:2] not in among} == {f for f in listed if f[:2] not in among}
     assert not [f for f in found if f[:2] in among and f[3] != "TCP"]

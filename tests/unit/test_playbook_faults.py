@@ -22,14 +22,18 @@ MADE = {
     "reserved nodes": environment(model(prefill=role(capacity=RESERVED), decode=role(capacity={"type": "spot"}))),
     "every instance type": environment(
         *(
-            aggregated(name=f"m{i}", model="qwen3-32b", server=role(instanceType=instance, tensorParallel=1, capacity={"nodes": 2}))
+            aggregated(name=f"m{i}", model="qwen3-32b", maxModelLen=8192, server=role(instanceType=instance, tensorParallel=1, capacity={"nodes": 2}))
             for i, instance in enumerate(Catalog().instances)
         )
     ),
     "own flags and variables": environment(
         model(extraArgs=["--seed=1"], extraEnv={"FOO": "bar"}, weights={"tokenKey": "hfToken"}, waitForReadySeconds=900, drainSeconds=600)
     ),
-    "multi-head latent attention": environment(model(model="deepseek-r1", prefill=role(tensorParallel=8), decode=role(tensorParallel=8))),
+    "multi-head latent attention": environment(
+        model(
+            model="deepseek-r1", maxModelLen=32768, **{side: role(instanceType="p5en.48xlarge", tensorParallel=8) for side in ("prefill", "decode")}
+        )
+    ),
     "existing cluster": existing_cluster(),
     "existing nodes": existing_cluster(
         model(prefill=role(nodeSelector={"pool": "a"}), decode=role(nodeSelector={"pool": "b"}, tolerations=[{"key": "gpu"}])), autoMode=False

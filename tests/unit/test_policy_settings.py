@@ -28,6 +28,11 @@ def of_router(data: dict[str, Any]) -> tuple[Network, Place]:
     return site.network, router
 
 
+def errors_of(data: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """Rule, place and value of each error of an environment."""
+    return [(f.id, f.path, f.value) for f in check(data).findings if f.level is Level.ERROR]
+
+
 @pytest.mark.parametrize(("gateway", "subnets"), [({}, PRIVATE_SUBNETS), (PUBLIC, PUBLIC_SUBNETS)], ids=["internal", "public"])
 @pytest.mark.parametrize("port", [PROXY, PROXY_READY])
 def test_requests_and_health_checks_come_from_the_subnets_of_the_load_balancer(gateway: dict[str, Any], subnets: tuple[str, ...], port: int) -> None:
@@ -134,14 +139,19 @@ def test_enforcement_is_switched_on_for_a_cluster_of_our_own_only() -> None:
     assert not [o for o in build_all(layout(existing_cluster())) if o["kind"] == "ConfigMap"]
 
 
+ADOPTED = {"gpuZone": "us-east-1a", "existing": {"vpcId": "vpc-1", "subnetIds": ["subnet-1", "subnet-2"], "gpuSubnetIds": ["subnet-1"]}}
+"""A network that exists, for a cluster of our own."""
+
+
 @pytest.mark.parametrize("gateway", [{}, PUBLIC], ids=["internal", "public"])
 def test_vpc_cidrs_say_where_load_balancers_are(gateway: dict[str, Any]) -> None:
     """`networkPolicy.vpcCidrs` replaces the subnets of our own network, and on an adopted one all private ranges, whatever the load balancer."""
     settings = {"vpcCidrs": ["10.9.0.0/16", "192.168.7.0/24"]}
     asked = model(gateway=gateway)
-    for data in (environment(asked, networkPolicy=settings), {**existing_cluster(asked), "networkPolicy": settings}):
-        network, router = of_router(data)
-        inside = [Place("balancer", "10.9.4.4"), Place("balancer", "192.168.7.7")]
+    own = environment(asked, network={"cidr": "10.9.0.0/16", "zones": ["us-east-1a", "us-east-1b"]})
+    for data in (own, environment(asked, network=ADOPTED), existing_cluster(asked)):
+        network, router = of_router({**data, "networkPolicy": settings})
+        inside = [Place("balancer", ip) for ip in ("10.9.4.4", "10.9.255.4", "192.168.7.7")]
         beyond = [Place("host", ip) for ip in ("10.0.0.200", "10.0.128.200", "192.168.8.8", "172.16.0.1", "100.64.0.1")]
         for port in (PROXY, PROXY_READY):
             assert [p.ip for p in (*inside, *beyond) if network.allows(p, router, port)] == [p.ip for p in inside]
@@ -160,14 +170,74 @@ def test_a_vpc_beyond_the_private_ranges_is_not_the_internet() -> None:
         assert everything_open(site, Flow("mirror", "internet", 443, "")) == []
 
 
+@pytest.mark.parametrize(
+    "networks",
+    [["10.9.0.0/16"], ["10.0.0.0/17"], ["10.0.0.0/20", "10.0.16.0/20", "10.0.128.0/20", "10.0.144.0/20"], ["10.1.0.0/16", "192.168.0.0/16"]],
+)
+def test_vpc_cidrs_contain_the_network_that_is_made(networks: list[str]) -> None:
+    """Our own load balancers and the API server are in it; what an adopted network has nobody here knows."""
+    data = environment(networkPolicy={"vpcCidrs": networks})
+    assert errors_of(data) == [("policy-use", "networkPolicy.vpcCidrs", networks)]
+    (fault,) = [f for f in check(data).findings if f.level is Level.ERROR]
+    assert (fault.allowed, fault.fix) == ("a list with 10.0.0.0/16", "leave it out")
+    assert errors_of(environment(networkPolicy={"vpcCidrs": [*networks, "10.0.0.0/16"]})) == []
+    assert errors_of(environment(networkPolicy={"vpcCidrs": ["10.0.0.0/8"]})) == []
+    for adopted in (environment(network=ADOPTED), existing_cluster()):
+        assert errors_of({**adopted, "networkPolicy": {"vpcCidrs": networks}}) == []
+
+
+@pytest.mark.parametrize("data", [environment(), environment(network=ADOPTED), existing_cluster()], ids=["own", "adopted network", "adopted"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("vpcCidrs", ["10.0.0.0/16"]), ("vpcCidrs", []), ("weightsCidrs", ["198.51.100.0/24"]), ("prometheusNamespace", "monitoring")],
+)
+def test_nothing_is_set_of_policies_that_are_off(data: dict[str, Any], field: str, value: Any) -> None:
+    """Whoever sets one of them believes that it is enforced, even with the value that is the default."""
+    settings = {"enabled": False, field: value}
+    assert errors_of({**data, "networkPolicy": settings}) == [("policy-use", f"networkPolicy.{field}", None)]
+    assert errors_of({**data, "networkPolicy": {**settings, "enabled": True}}) == []
+
+
+def test_each_setting_of_policies_that_are_off_is_named() -> None:
+    """All at once, so that one correction is enough; a router that faces the internet without policies is a warning."""
+    settings = {"enabled": False, "weightsCidrs": ["198.51.100.0/24"], "vpcCidrs": ["10.9.0.0/16"], "prometheusNamespace": "tools"}
+    data = environment(model(), model(name="facing", gateway=PUBLIC), networkPolicy=settings)
+    assert errors_of(data) == [("policy-use", f"networkPolicy.{f}", None) for f in ("prometheusNamespace", "vpcCidrs", "weightsCidrs")]
+    assert [(f.level, f.path) for f in check(data).findings if f.id == "policy-use" and f.level is not Level.ERROR] == [
+        (Level.WARNING, "models[1].gateway.public")
+    ]
+
+
+def test_weights_cidrs_and_hugging_face_are_a_warning() -> None:
+    """Engines reach these networks in place of the internet, so a model that downloads needs a hub among them; one in S3 does not."""
+    three = (model(), aggregated(name="copied", model="gpt-oss-120b", weights=IN_S3), aggregated(name="too", model="gpt-oss-120b"))
+    for settings, paths in ((WEIGHTS_FROM, ["models[0].weights", "models[2].weights"]), ({}, [])):
+        for data in (environment(*three), existing_cluster(*three, name="theirs", kubeconfig=None)):
+            result = check({**data, "networkPolicy": settings})
+            assert [(f.level, f.path) for f in result.findings if f.id == "policy-use"] == [(Level.WARNING, path) for path in paths]
+            assert result.ok
+
+
 @pytest.mark.parametrize("networks", [["0.0.0.0/0"], ["10.0.0.0/16", "0.0.0.0/0"]])
 @pytest.mark.parametrize("data", [environment(), existing_cluster()], ids=["own", "adopted"])
 def test_vpc_cidrs_are_not_everything(data: dict[str, Any], networks: list[str]) -> None:
     """Whatever passes the checks renders policies that the API server takes: an except is smaller than its block, so the internet is no VPC."""
-    result = check({**data, "networkPolicy": {"vpcCidrs": networks}})
-    errors = [(f.id, f.path, f.value) for f in result.findings if f.level is Level.ERROR]
-    assert errors == [("policy-everything", f"networkPolicy.vpcCidrs[{len(networks) - 1}]", "0.0.0.0/0")]
-    assert not result.ok
+    wide = {**data, "networkPolicy": {"vpcCidrs": networks}}
+    assert errors_of(wide) == [("policy-everything", f"networkPolicy.vpcCidrs[{len(networks) - 1}]", "0.0.0.0/0")]
+    assert not check(wide).ok
+
+
+def test_service_ranges_against_everything_have_no_proposal() -> None:
+    """Where no range of EKS is free, the overlap is still reported, next to what is wrong with the list."""
+    data = {**existing_cluster(), "networkPolicy": {"vpcCidrs": ["0.0.0.0/0"]}}
+    data["existingCluster"] = {**data["existingCluster"], "serviceCidr": "172.20.0.0/16"}
+    assert {rule for rule, _, _ in errors_of(data)} == {"policy-everything", "service-cidr"}
+
+
+def test_a_network_named_in_pieces_is_named() -> None:
+    """Two halves of the network that is made admit what the whole would."""
+    assert not errors_of(environment(networkPolicy={"vpcCidrs": ["10.0.0.0/17", "10.0.128.0/17"]}))
+    assert errors_of(environment(networkPolicy={"vpcCidrs": ["10.0.0.0/17"]}))
 
 
 @pytest.mark.parametrize("gateway", [{}, PUBLIC], ids=["internal", "public"])
@@ -180,15 +250,76 @@ def test_an_adopted_network_has_load_balancers_anywhere_private(gateway: dict[st
 
 def test_service_ranges_say_where_dns_and_the_api_server_are() -> None:
     """The tenth and the first address of the range: as given, or of both ranges that EKS chooses from on a cluster that exists."""
-    own = environment(cluster={"serviceCidr": "172.30.0.0/16", "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}})
-    cases = ((own, {"172.30"}), (existing_cluster(serviceCidr="10.96.0.0/16"), {"10.96"}), (existing_cluster(), {"172.20", "10.100"}))
+    cluster = {"serviceCidr": "172.30.0.0/16", "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}
+    elsewhere = {"vpcCidrs": ["192.168.0.0/16"]}
+    cases = (
+        (environment(cluster=cluster), {"172.30"}),
+        (environment(cluster=cluster, network=ADOPTED, networkPolicy=elsewhere), {"172.30"}),
+        (environment(), {"172.20"}),
+        ({**existing_cluster(serviceCidr="10.96.0.0/16"), "networkPolicy": elsewhere}, {"10.96"}),
+        ({**existing_cluster(), "networkPolicy": elsewhere}, {"172.20", "10.100"}),
+    )
     for data, ranges in cases:
-        (site,) = sites(layout({**data, "networkPolicy": {"vpcCidrs": ["192.168.0.0/16"]}})).values()
+        (site,) = sites(layout(data)).values()
         (router,) = site.places["router"]
         for start in ("172.20", "172.30", "10.96", "10.100"):
             dns, server = Place("dns", f"{start}.0.10"), Place("server", f"{start}.0.1")
             assert all(site.network.allows(pod, dns, 53, protocol) is (start in ranges) for pod in site.places["pod"] for protocol in ("TCP", "UDP"))
             assert site.network.allows(router, server, 443) is (start in ranges)
+
+
+def ranged(kind: str, services: str) -> tuple[dict[str, Any], str]:
+    """An environment with this Service range, and the path of it."""
+    if kind == "existing":
+        return existing_cluster(serviceCidr=services), "existingCluster.serviceCidr"
+    cluster = {"serviceCidr": services, "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}
+    return environment(cluster=cluster, network=ADOPTED), "cluster.serviceCidr"
+
+
+@pytest.mark.parametrize("kind", ["own", "existing"])
+def test_service_ranges_are_private_and_of_a_size_that_eks_takes(kind: str) -> None:
+    """/12 to /24 within 10/8, 172.16/12, 192.168/16 and 100.64/10, on a cluster of our own as on one that exists."""
+    for good in ("172.16.0.0/12", "10.96.0.0/24", "192.168.0.0/16", "100.64.0.0/16", "10.240.0.0/12"):
+        assert errors_of(ranged(kind, good)[0]) == []
+    for bad in ("10.0.0.0/8", "10.0.0.0/11", "10.96.0.0/25", "172.20.0.1/32", "11.0.0.0/16", "198.18.0.0/16", "203.0.113.0/24", "172.32.0.0/16"):
+        data, path = ranged(kind, bad)
+        assert errors_of(data) == [("service-cidr", path, bad)]
+
+
+@pytest.mark.parametrize("kind", ["own", "existing"])
+@pytest.mark.parametrize(
+    ("services", "vpc", "fix"),
+    [
+        ("10.9.0.0/16", ["10.9.0.0/16"], "10.100.0.0/16"),
+        ("10.9.4.0/24", ["192.168.0.0/16", "10.0.0.0/8"], "172.20.0.0/16"),
+        ("172.20.0.0/16", ["172.16.0.0/12"], "10.100.0.0/16"),
+    ],
+)
+def test_service_ranges_are_apart_from_the_vpc(kind: str, services: str, vpc: list[str], fix: str) -> None:
+    """The rule proposes the range of EKS that does not overlap; an adopted VPC is known by `vpcCidrs`."""
+    data, path = ranged(kind, services)
+    assert errors_of(data) == []
+    overlapping = {**data, "networkPolicy": {"vpcCidrs": vpc}}
+    assert errors_of(overlapping) == [("service-cidr", path, services)]
+    (fault,) = [f for f in check(overlapping).findings if f.level is Level.ERROR]
+    assert fault.fix == f"move one of them, for example to {fix}"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("10.0.0.5", "10.0.0.5/32"), ("10.0.0.1/8", "10.0.0.0/8"), ("10.0.0.0/255.0.0.0", "10.0.0.0/8"), ("10.9.1.0/16", "10.9.0.0/16")],
+)
+def test_networks_are_written_with_a_length_and_no_host_bits(written: str, meant: str) -> None:
+    """An address alone may be meant as one host or as its network, and bits beyond the length are a slip: the fix says what it would be."""
+    cluster = {"serviceCidr": written, "endpoint": {"publicAccessCidrs": [written]}}
+    for data, paths in (
+        (existing_cluster(serviceCidr=written), ["existingCluster.serviceCidr"]),
+        (environment(cluster=cluster), ["cluster.endpoint.publicAccessCidrs[0]", "cluster.serviceCidr"]),
+        ({**existing_cluster(), "networkPolicy": {"vpcCidrs": [written]}}, ["networkPolicy.vpcCidrs[0]"]),
+        (environment(networkPolicy={"weightsCidrs": ["198.51.100.0/24", written]}), ["networkPolicy.weightsCidrs[1]"]),
+    ):
+        assert sorted(errors_of(data)) == [("schema", path, written) for path in paths]
+        assert {f.fix for f in check(data).findings if f.level is Level.ERROR} == {f"write {meant}"}
 
 
 WEIGHTS_FROM = {"weightsCidrs": ["10.0.77.0/24", "198.51.100.0/24"]}

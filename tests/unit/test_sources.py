@@ -55,7 +55,9 @@ def test_tag_and_name_survive(path: list[str], tag: str, sources: dict[str, str]
 
 def test_an_air_gapped_environment_reads_everything_from_its_mirror() -> None:
     """With a mirror for each registry no image and no chart comes from anywhere else."""
-    data = environment(model(), aggregated(name="b", weights={"s3": {"bucket": "acme"}, "mirror": True, "revision": "abc"}), imageSources=MIRROR)
+    data = environment(
+        model(), aggregated(name="b", weights={"s3": {"bucket": "acme"}, "mirror": True, "revision": "0123abcdef"}), imageSources=MIRROR
+    )
     made = layout(data)
     listed = [*images(made), *charts(made)]
     assert len(listed) == 7

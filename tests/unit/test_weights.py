@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,7 @@ def test_prefix_is_the_repository_unless_given() -> None:
     """Two revisions never share a folder; a folder of one's own is taken as it is."""
     assert wanted(s3=S3).served[0].weights_uri == f"s3://acme-weights/{MODEL}"
     assert wanted(s3={**S3, "prefix": "llama/v2"}, revision=REVISION).served[0].weights_uri == "s3://acme-weights/llama/v2"
+    assert wanted(**{**MIRRORED, "s3": {**S3, "prefix": "llama"}}).served[0].weights_uri == f"s3://acme-weights/llama/{REVISION}"
 
 
 def test_mirror_job() -> None:
@@ -196,6 +198,11 @@ class Bucket:
         body = Path(path).read_bytes()
         self.objects[key] = body[:-1] if key.rsplit("/", 1)[1] in self.broken else body
 
+    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803
+        """A stored text."""
+        assert Bucket == "bucket"
+        return {"Body": io.BytesIO(self.objects[Key])}
+
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:  # noqa: N803
         """Store a text."""
         assert Bucket == "bucket"
@@ -235,6 +242,15 @@ def test_copy_goes_on_where_it_was(tmp_path: Path) -> None:
     assert hub.downloads == ["model-1.safetensors", "model-2.safetensors"]
     assert copy_weights.main(PLACE, hub, s3) == 0
     assert s3.objects["acme/m/abc/model-1.safetensors"] == b"12345"
+
+
+def test_copy_never_mixes_revisions(tmp_path: Path) -> None:
+    """A folder that holds another revision is left alone: files of equal size would pass for the new ones."""
+    s3 = Bucket()
+    s3.objects = {f"acme/m/abc/{MARK}": json.dumps({"repository": "acme/m", "revision": "older"}).encode()}
+    with pytest.raises(SystemExit, match="holds acme/m at older; give this revision a folder of its own"):
+        copy_weights.main(PLACE, Hub(tmp_path, FILES), s3)
+    assert list(s3.objects) == [f"acme/m/abc/{MARK}"]
 
 
 def test_copy_that_is_not_whole_fails_without_its_mark(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ COMMANDS = {
     "plan": ("plan", "plan"),
     "check": ("check", "check"),
     "render": ("render", "render"),
+    "fit": ("fit", "fit"),
     "catalog": ("catalog", "catalog"),
     "rules": ("catalog", "list_rules"),
     "explain": ("catalog", "explain"),

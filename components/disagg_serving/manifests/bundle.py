@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .. import labels
+from ..pins import lws_image
 from ..planning.shapes import Layout
 from ..planning.sources import located
 from ..spec import EnvironmentSpec
 from .gateway import build_load_balancer, router_chart
-from .lws import build_lws_base, lws_chart, lws_image
+from .lws import build_lws_base, lws_chart
 from .mirror import build_mirror_job
 from .network_policy import build_policy_controller
 from .node_pools import NodeIdentity, build_node_class, build_node_pool
@@ -27,7 +28,7 @@ def build_all(layout: Layout) -> list[dict[str, Any]]:
     objects += build_lws_base(spec.lws)
     for served in layout.served:
         groups = layout.groups_of(served)
-        objects += [build_namespace(served), *build_model_base(served, spec)]
+        objects += [build_namespace(served, groups), *build_model_base(served, spec)]
         objects += [build_mirror_job(served)] if served.spec.weights.mirror else []
         objects += build_model_workloads(groups)
         objects += [build_load_balancer(served, groups, spec)] if served.spec.gateway.enabled else []
@@ -43,7 +44,7 @@ def images(layout: Layout) -> list[str]:
     """Images of all pods, those of the charts included, from where they are read; sorted."""
     found = _images_in(build_all(layout))
     if layout.spec.lws.install == "chart":
-        found.add(located(lws_image(layout.spec.lws), layout.spec.image_sources))
+        found.add(located(lws_image(layout.spec.lws.version), layout.spec.image_sources))
     for served in layout.served:
         if served.spec.gateway.enabled:
             parts = served.router.images

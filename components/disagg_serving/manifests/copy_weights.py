@@ -22,6 +22,10 @@ def main(environment: Mapping[str, str], hub: Any, s3: Any) -> int:
     if not any(name.endswith(".safetensors") for name in wanted):
         raise SystemExit(f"{repository} has no safetensors at its top, and the streamer reads nothing else")
     there = sizes(s3, bucket, prefix)
+    if MARK in there:
+        held = json.loads(s3.get_object(Bucket=bucket, Key=f"{prefix}/{MARK}")["Body"].read())
+        if (held["repository"], held["revision"]) != (repository, info.sha):
+            raise SystemExit(f"s3://{bucket}/{prefix} holds {held['repository']} at {held['revision']}; give this revision a folder of its own")
     missing = sorted(name for name, size in wanted.items() if there.get(name) != size)
     for number, name in enumerate(missing, 1):
         print(f"{number} of {len(missing)}: {name}, {wanted[name] / 1e9:.2f} GB", flush=True)

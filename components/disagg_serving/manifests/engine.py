@@ -6,13 +6,11 @@ import json
 from typing import Any
 
 from .. import labels
-from ..planning.shapes import Group, Served
+from ..planning.shapes import Group, Served, block_size_of
 from ..planning.startup import startup_budget_seconds
 
 MASTER_PORT = 29501
 SIDE_CHANNEL_PORT = 5600
-GQA_BLOCK_SIZE = 128
-"""KV block size of grouped-query attention with prefill and decode, as llm-d and vLLM's own NIXL tests use it."""
 PRE_STOP_SECONDS = 20
 """vLLM answers new requests with 500 while it drains, so traffic must have moved away before SIGTERM."""
 GRACE_MARGIN_SECONDS = 15
@@ -89,7 +87,7 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
         "--revision": model.weights.revision if served.weights_uri is None else None,
         "--dtype": model.dtype if model.dtype != "auto" else None,
         "--kv-cache-dtype": model.kv_cache_dtype if model.kv_cache_dtype != "auto" else None,
-        "--block-size": block_size(group),
+        "--block-size": block_size_of(group),
         "--max-num-batched-tokens": role.max_num_batched_tokens,
         "--max-num-seqs": role.max_num_seqs,
     }
@@ -116,13 +114,6 @@ def streamer_config(group: Group) -> dict[str, Any]:
     return {"concurrency": STREAMER_CONCURRENCY, **({"distributed": True} if shared else {})}
 
 
-def block_size(group: Group) -> int | None:
-    """Tokens in a KV block, or None where the engine chooses by itself."""
-    model, facts = group.served.spec, group.served.facts
-    by_default = GQA_BLOCK_SIZE if model.disaggregated and facts.mla is None else None
-    return model.block_size or facts.block_size or by_default
-
-
 def kv_transfer_config(group: Group) -> dict[str, Any]:
     """The NIXL connector of one role. No engine_id: replicas would share it and miss a peer's restart."""
     return {
@@ -147,14 +138,13 @@ def environment(group: Group) -> list[dict[str, Any]]:
         "NCCL_DEBUG": "WARN",
     }
     if served.weights_uri:
-        plain |= {"HF_HUB_OFFLINE": "1", **({"AWS_REGION": served.region} if served.region else {})}
+        plain |= {"HF_HUB_OFFLINE": "1", **aws_region(served)}
     if group.uses_efa:
         plain |= {"FI_PROVIDER": "efa", "NCCL_NET_PLUGIN": "ofi", "NCCL_TUNER_PLUGIN": "ofi"}
     if served.spec.disaggregated:
         plain["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(SIDE_CHANNEL_PORT)
-    if served.spec.disaggregated:
-        # longer than the sidecar keeps idle connections, to prefill pods and to the engine beside it, which else meet a closed one
-        plain["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = "120"
+    # longer than Envoy and the sidecar keep idle connections, which else meet a closed one
+    plain["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = "120"
     plain |= dict(sorted(served.spec.extra_env.items()))
     pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
     env: list[dict[str, Any]] = [{"name": "VLLM_HOST_IP", "valueFrom": pod_ip}]
@@ -166,6 +156,11 @@ def environment(group: Group) -> list[dict[str, Any]]:
     if served.spec.gateway.api_key_secret:
         env.append(from_secret("VLLM_API_KEY", API_KEY_SECRET, API_KEY_KEY))
     return env
+
+
+def aws_region(served: Served) -> dict[str, str]:
+    """Both variables or none: boto3 reads only the second, and EKS adds neither where one is set."""
+    return {"AWS_REGION": served.region, "AWS_DEFAULT_REGION": served.region} if served.region else {}
 
 
 def from_secret(variable: str, secret: str, key: str) -> dict[str, Any]:

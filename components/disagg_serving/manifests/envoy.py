@@ -28,6 +28,8 @@ API_PREFIX = "/v1/"
 PICKER_SECONDS = 1000
 """How long the endpoint picker may take, as in the chart: it holds requests back while all pods are busy."""
 CONNECT_SECONDS = 5
+UPSTREAM_IDLE_SECONDS = 60
+"""Shorter than vLLM (120, set by us) and the sidecar (300) keep idle connections, or Envoy would now and then meet a closed one."""
 _TYPE = "type.googleapis.com/envoy.extensions."
 _UNLIMITED = 40000
 
@@ -107,13 +109,16 @@ def _ready_listener() -> dict[str, Any]:
             "headers": [{"name": ":path", "string_match": {"exact": "/ready"}}],
         },
     }
-    statistics = {"match": {"prefix": "/stats/prometheus"}, "route": {"cluster": "statistics"}}
+    # this path and no other: behind the same address Envoy's administration could be stopped
+    statistics = {"match": {"path": "/stats/prometheus"}, "route": {"cluster": "statistics"}}
     return _listener(
         "ready",
         PROXY_READY_PORT,
         {
             "route_config": {"name": "statistics", "virtual_hosts": [{"name": "statistics", "domains": ["*"], "routes": [statistics]}]},
             "http_filters": [health, _router()],
+            "normalize_path": True,
+            "path_with_escaped_slashes_action": "REJECT_REQUEST",
         },
     )
 
@@ -142,6 +147,9 @@ def _engines() -> dict[str, Any]:
         "lb_policy": "CLUSTER_PROVIDED",
         "circuit_breakers": _no_limits(),
         "original_dst_lb_config": {"use_http_header": True, "http_header_name": DESTINATION_HEADER},
+        "typed_extension_protocol_options": _upstream(
+            explicit_http_config={"http_protocol_options": {}}, common_http_protocol_options={"idle_timeout": f"{UPSTREAM_IDLE_SECONDS}s"}
+        ),
     }
 
 
@@ -150,12 +158,6 @@ def _picker() -> dict[str, Any]:
         "name": "envoy.transport_sockets.tls",
         # the picker makes its own certificate; both are in one pod
         "typed_config": {"@type": f"{_TYPE}transport_sockets.tls.v3.UpstreamTlsContext", "common_tls_context": {"validation_context": {}}},
-    }
-    http2 = {
-        f"{_TYPE.removeprefix('type.googleapis.com/')}upstreams.http.v3.HttpProtocolOptions": {
-            "@type": f"{_TYPE}upstreams.http.v3.HttpProtocolOptions",
-            "explicit_http_config": {"http2_protocol_options": {}},
-        }
     }
     check = {
         "timeout": "2s",
@@ -171,9 +173,14 @@ def _picker() -> dict[str, Any]:
         "connect_timeout": f"{CONNECT_SECONDS}s",
         "circuit_breakers": _no_limits(),
         "transport_socket": tls,
-        "typed_extension_protocol_options": http2,
+        "typed_extension_protocol_options": _upstream(explicit_http_config={"http2_protocol_options": {}}),
         "health_checks": [check],
     }
+
+
+def _upstream(**options: Any) -> dict[str, Any]:
+    name = "upstreams.http.v3.HttpProtocolOptions"
+    return {f"{_TYPE.removeprefix('type.googleapis.com/')}{name}": {"@type": f"{_TYPE}{name}", **options}}
 
 
 def _statistics() -> dict[str, Any]:

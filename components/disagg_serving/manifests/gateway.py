@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from .picker import picker_config
 
 CONFIG_FILE = "disagg-serving.yaml"
 HTTP_PORT, HTTPS_PORT = 80, 443
-NLB_CLASS = "eks.amazonaws.com/nlb"
-"""The class that Auto Mode's load balancer controller answers to."""
+AUTO_MODE_CLASS, CONTROLLER_CLASS = "eks.amazonaws.com/nlb", "service.k8s.aws/nlb"
+"""Classes of Auto Mode's own load balancer controller, and of the AWS Load Balancer Controller on other clusters."""
 ENVOY_USER = 65532
 """The user of distroless images without root."""
 TLS_POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
@@ -52,9 +53,9 @@ def router_values(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
     One replica: the picker counts requests in flight by itself, so two would each see half of them.
     """
     sizes = container_sizes(served, groups)
-    picker = served.located(served.router.images.endpoint_picker.reference)
-    repository, tag = picker.rsplit(":", 1)
+    repository, tag = served.located(served.router.images.endpoint_picker.reference).rsplit(":", 1)
     registry, name = repository.rsplit("/", 1)
+    picker, envoy = _text(picker_config(served)), _text(envoy_config(idle_seconds(served)))
     return {
         "router": {
             "modelServers": {
@@ -64,15 +65,17 @@ def router_values(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
                 "matchLabels": {labels.LLM_D_MODEL: served.spec.name, labels.LWS_WORKER_INDEX: labels.LEADER},
             },
             "inferencePool": {"create": False},
+            # the policy admits Prometheus alone; a token would need rights over the whole cluster
+            "monitoring": {"prometheus": {"auth": {"enabled": False}}},
             "extraServicePorts": [{"name": "http", "port": PROXY_PORT, "protocol": "TCP", "targetPort": PROXY_PORT}],
             "epp": {
                 "replicas": 1,
                 "image": {"registry": registry, "repository": name, "tag": tag, "pullPolicy": "IfNotPresent"},
                 "pluginsConfigFile": CONFIG_FILE,
-                "pluginsCustomConfig": {CONFIG_FILE: _text(picker_config(served))},
+                "pluginsCustomConfig": {CONFIG_FILE: picker},
                 "resources": sizes.picker,
                 # the node's consolidation would cut every stream of the model
-                "podAnnotations": {labels.DO_NOT_DISRUPT: "true"},
+                "podAnnotations": {labels.DO_NOT_DISRUPT: "true", labels.CONFIG_HASH: hashlib.sha256(f"{picker}\0{envoy}".encode()).hexdigest()[:16]},
             },
             "proxy": {
                 "enabled": True,
@@ -90,7 +93,7 @@ def router_values(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
                     "runAsUser": ENVOY_USER,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
-                "configMap": {"data": {"envoy.yaml": _text(envoy_config(idle_seconds(served)))}},
+                "configMap": {"data": {"envoy.yaml": envoy}},
             },
         }
     }
@@ -123,7 +126,7 @@ def build_load_balancer(served: Served, groups: Sequence[Group], spec: Environme
         "metadata": {**metadata, "annotations": {f"{labels.NLB}{key}": value for key, value in sorted(settings.items())}},
         "spec": {
             "type": "LoadBalancer",
-            "loadBalancerClass": NLB_CLASS,
+            "loadBalancerClass": AUTO_MODE_CLASS if spec.makes_pools else CONTROLLER_CLASS,
             "allocateLoadBalancerNodePorts": False,
             "selector": router_labels(served),
             "ports": [{"name": "https" if secure else "http", "port": port, "targetPort": PROXY_PORT, "protocol": "TCP"}],

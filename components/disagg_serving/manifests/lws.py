@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import labels
+from ..pins import lws_image
 from ..planning.sources import located
 from ..spec import LwsSpec
 
 CHART_RELEASE = "lws"
-IMAGE = "registry.k8s.io/lws/lws"
 CONTROLLER_LABELS = {"control-plane": "controller-manager"}
 
 
@@ -41,17 +41,12 @@ def lws_chart(spec: LwsSpec, sources: Mapping[str, str]) -> tuple[str, str | Non
     return (spec.chart, None) if is_local(spec.chart) else (located(spec.chart, sources), spec.version)
 
 
-def lws_image(spec: LwsSpec) -> str:
-    """The controller's image: the chart of a release names the image of that release."""
-    return f"{IMAGE}:v{spec.version}"
-
-
 def chart_values(spec: LwsSpec, sources: Mapping[str, str]) -> dict[str, Any]:
     """Values of the chart: two replicas, since its webhooks fail closed and a lone controller's restart blocks new pods.
 
     The image is named only where it comes from a mirror.
     """
-    image = located(lws_image(spec), sources)
+    image = located(lws_image(spec.version), sources)
     repository, tag = image.rsplit(":", 1)
-    moved = {"image": {"manager": {"repository": repository, "tag": tag}}} if image != lws_image(spec) else {}
+    moved = {"image": {"manager": {"repository": repository, "tag": tag}}} if image != lws_image(spec.version) else {}
     return {"replicaCount": spec.replicas, **moved}

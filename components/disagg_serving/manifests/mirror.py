@@ -10,13 +10,14 @@ from .. import labels
 from ..planning.shapes import Served
 from ..planning.startup import mirror_budget_seconds
 from . import copy_weights
-from .engine import TOKEN_KEY, TOKEN_SECRET, from_secret
+from .engine import TOKEN_KEY, TOKEN_SECRET, aws_region, from_secret
 from .names import MIRROR_LABELS, managed, mirror_account, owned
 
 CPU, MEMORY_GIB = 2, 4
 FILE_GIB = 40
 """Local disk of the Job: it holds one file at a time, and shards of checkpoints are 5 to 40 GB."""
 RETRIES = 4
+HUB_VARIABLES = frozenset({"HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
 IMAGE_SLACK_SECONDS = 600
 
 
@@ -38,8 +39,7 @@ def build_mirror_job(served: Served) -> dict[str, Any]:
         {"name": "HF_HOME", "value": "/scratch/huggingface"},
         {"name": "TMPDIR", "value": "/scratch"},
     ]
-    if served.region:
-        env.append({"name": "AWS_REGION", "value": served.region})
+    env += [{"name": n, "value": v} for n, v in (aws_region(served) | _hub(served)).items()]
     if weights.token_key:
         env.append(from_secret("HF_TOKEN", TOKEN_SECRET, TOKEN_KEY))
     return {
@@ -77,3 +77,8 @@ def build_mirror_job(served: Served) -> dict[str, Any]:
             },
         },
     }
+
+
+def _hub(served: Served) -> dict[str, str]:
+    """Variables of the engine by which it finds another hub or a proxy; the copy takes the same way."""
+    return {n: v for n, v in sorted(served.spec.extra_env.items()) if n.upper() in HUB_VARIABLES}

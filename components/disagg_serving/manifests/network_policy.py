@@ -36,7 +36,7 @@ def build_network_policies(served: Served, spec: EnvironmentSpec) -> list[dict[s
     if not spec.network_policy.enabled:
         return []
     found, addresses = _Namespace(served, spec), addresses_of(spec)
-    policies = [found.policy("default-deny", {}), found.policy("dns", {}, egress=[_to_dns(addresses)])]
+    policies = [found.policy("default-deny", {}), found.policy("dns", {}, egress=[_to_dns(addresses, node_local=spec.makes_pools)])]
     policies += [found.engines(addresses), found.leaders()]
     if served.spec.gateway.enabled:
         policies.append(found.router(addresses))
@@ -107,8 +107,10 @@ class _Namespace:
         }
 
 
-def _to_dns(addresses: Addresses) -> dict[str, Any]:
-    return {"to": _blocks(addresses.dns), "ports": [{"protocol": p, "port": DNS_PORT} for p in ("UDP", "TCP")]}
+def _to_dns(addresses: Addresses, *, node_local: bool) -> dict[str, Any]:
+    """On Auto Mode DNS answers on each node, elsewhere from pods, which policies see after or before translation."""
+    pods = {"namespaceSelector": {"matchLabels": {labels.NAMESPACE_NAME: "kube-system"}}, "podSelector": {"matchLabels": dict(labels.CLUSTER_DNS)}}
+    return {"to": [*_blocks(addresses.dns), *([] if node_local else [pods])], "ports": [{"protocol": p, "port": DNS_PORT} for p in ("UDP", "TCP")]}
 
 
 def _to_weights(served: Served, addresses: Addresses) -> list[dict[str, Any]]:

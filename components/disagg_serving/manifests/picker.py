@@ -43,11 +43,13 @@ def profiles(served: Served) -> dict[str, list[PluginSpec]]:
 def picker_config(served: Served) -> dict[str, Any]:
     """EndpointPickerConfig of one model.
 
-    With prefill and decode every request is split by default: the sidecar then replaces KV-transfer fields that a client sends.
+    With prefill and decode every request is split by default, as long as a prefill pod is ready: the sidecar then replaces KV-transfer
+    fields that a client sends.
     """
     listed = _Plugins(served)
-    # prefixes longer than the context never match
-    listed.add(PREFIX, {"maxPrefixTokensToMatch": served.max_model_len})
+    if not any(p.type == PREFIX for plugins in profiles(served).values() for p in plugins):
+        # prefixes longer than the context never match
+        listed.add(PREFIX, {"maxPrefixTokensToMatch": served.max_model_len})
     if served.spec.disaggregated:
         listed.add(HANDLERS[True], {"deciders": {"prefill": listed.add(*decider(served))}})
     else:

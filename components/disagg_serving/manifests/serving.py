@@ -32,9 +32,10 @@ class Secrets:
 PLACEHOLDERS = Secrets()
 
 
-def build_namespace(served: Served) -> dict[str, Any]:
-    """The namespace. IPC_LOCK is outside the baseline level of pod security, and so is a folder of the node."""
-    level = {labels.POD_SECURITY_ENFORCE: "privileged"}
+def build_namespace(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
+    """The namespace. IPC_LOCK, which EFA needs, is outside the baseline level of pod security, and so is a folder of the node."""
+    more = any(g.uses_efa for g in groups) or uses_node_cache(served)
+    level = {labels.POD_SECURITY_ENFORCE: "privileged" if more else "baseline"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": served.spec.kubernetes_namespace, "labels": {**owned(served), **level}}}
 
 

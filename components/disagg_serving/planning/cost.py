@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from ..catalog.entries import Instance, Price
 from ..catalog.loader import PACKAGE_DIR
 from ..yaml_io import read_yaml
 from .placement import place
-from .shapes import Layout
+from .shapes import Group, Layout, world_size
 
 HOURS_A_MONTH = 730
+OLD_DAYS, MATTERS = 180, 0.01
 
 
 def cost_of(layout: Layout) -> dict[str, Any]:
@@ -31,7 +33,20 @@ def cost_of(layout: Layout) -> dict[str, Any]:
         "asOf": min((line["asOf"] for line in known), default=None),
         "complete": len(known) == len(lines),
         "lines": lines,
+        "roles": [_role(group) for group in layout.groups],
     }
+
+
+def _role(group: Group) -> dict[str, Any]:
+    """What a role's GPUs cost as shares of their nodes: on demand, and prepaid in a Capacity Block (AWS); null where none is listed."""
+    gpus = world_size(group.spec) * group.spec.replicas
+    found: dict[str, Any] = {"model": group.served.spec.name, "role": group.role, "gpus": gpus}
+    for key, price in (("onDemand", group.instance.on_demand), ("capacityBlock", group.instance.capacity_block)):
+        found[key] = None
+        if price is not None:
+            hourly = price.usd_per_hour * gpus / group.instance.gpu.count
+            found[key] = {"perHour": round(hourly, 4), "perMonth": round(hourly * HOURS_A_MONTH, 2), "asOf": price.as_of.isoformat()}
+    return found
 
 
 def _pools(layout: Layout) -> list[tuple[str, Instance, list[Any], str]]:
@@ -85,6 +100,18 @@ def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
         )
     )
     return lines
+
+
+def today() -> date:
+    """The day by which prices are judged; SOURCE_DATE_EPOCH (reproducible-builds.org) stands for it where output must not change."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.fromtimestamp(int(epoch), UTC).date() if epoch and epoch.isdigit() else datetime.now(UTC).date()
+
+
+def old_prices(cost: Mapping[str, Any], day: date) -> list[dict[str, Any]]:
+    """Lines that matter (1 % of the hourly total and more) and whose price is older than 180 days."""
+    dated = [line for line in cost["lines"] if line["asOf"] and line["perHour"] >= MATTERS * cost["perHour"]]
+    return [line for line in dated if (day - date.fromisoformat(line["asOf"])).days > OLD_DAYS]
 
 
 def _price(data: Mapping[str, Any]) -> Price:

@@ -30,6 +30,8 @@ SHM_GIB, LARGE_SHM_GIB, SMALL_POD_GPUS = 20, 64, 4
 """Shared memory up to four GPUs and above: what llm-d uses for tensor parallelism, and the least of the samples for whole nodes."""
 
 API_PORT, BEHIND_SIDECAR_PORT = 8000, 8200
+GQA_BLOCK_SIZE = 128
+"""KV block size of grouped-query attention with prefill and decode, as llm-d and vLLM's own NIXL tests use it."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,17 @@ class Served:
         return f"s3://{s3.bucket}/{self.s3_prefix}" if s3 else None
 
     @property
-    def s3_prefix(self) -> str:
-        """Folder of the weights in their bucket."""
+    def s3_base(self) -> str:
+        """Folder in the bucket that the model's pods may read: of all its revisions, so that those of the last one go on reading."""
         weights = self.spec.weights
-        by_default = f"{self.repository}/{weights.revision}" if weights.revision else self.repository
-        return (weights.s3.prefix if weights.s3 else None) or by_default
+        return (weights.s3.prefix if weights.s3 else None) or self.repository
+
+    @property
+    def s3_prefix(self) -> str:
+        """Folder of the weights in their bucket; one for each revision, unless the files were put there by somebody else."""
+        weights = self.spec.weights
+        given = weights.s3 is not None and weights.s3.prefix is not None and not weights.mirror
+        return self.s3_base if given or not weights.revision else f"{self.s3_base}/{weights.revision}"
 
     @property
     def model_argument(self) -> str:
@@ -291,6 +299,13 @@ def role_taints(role: RoleName) -> list[dict[str, str]]:
         {"key": labels.ROLE, "value": role, "effect": "NoSchedule"},
         {"key": labels.GPU, "value": "present", "effect": "NoSchedule"},
     ]
+
+
+def block_size_of(group: Group) -> int | None:
+    """Tokens in a KV block, or None where the engine chooses by itself."""
+    model, facts = group.served.spec, group.served.facts
+    by_default = GQA_BLOCK_SIZE if model.disaggregated and facts.mla is None else None
+    return model.block_size or facts.block_size or by_default
 
 
 def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, int]) -> list[Pool]:

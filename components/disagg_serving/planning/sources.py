@@ -14,12 +14,24 @@ def located(reference: str, sources: Mapping[str, str]) -> str:
     An image without a registry is looked up as docker.io/...; a prefix ends at a slash, a colon or an @.
     """
     scheme = OCI if reference.startswith(OCI) else ""
-    full = reference.removeprefix(OCI)
-    first, slash, _ = full.partition("/")
-    if not scheme and not (slash and ("." in first or ":" in first or first == "localhost")):
-        full = f"{DEFAULT_REGISTRY}/{full}"
-    matching = [prefix for prefix in sources if full == prefix or (full.startswith(prefix) and full[len(prefix)] in "/:@")]
-    if not matching:
+    longest = source_of(reference, sources)
+    if longest is None:
         return reference
-    longest = max(matching, key=len)
-    return scheme + sources[longest] + full[len(longest) :]
+    return scheme + sources[longest] + full_name(reference)[len(full_name(longest)) :]
+
+
+def source_of(reference: str, sources: Mapping[str, str]) -> str | None:
+    """The prefix of `sources` that applies to an image or chart."""
+    full = full_name(reference)
+    matching = [p for p in sources if full == (own := full_name(p)) or (full.startswith(own) and full[len(own)] in "/:@")]
+    return max(matching, key=lambda p: len(full_name(p)), default=None)
+
+
+def full_name(reference: str) -> str:
+    """A name with its registry, as container runtimes complete it; a registry alone stays one."""
+    if reference.startswith(OCI):
+        return reference.removeprefix(OCI)
+    first, slash, _ = reference.partition("/")
+    host = first if slash else first.partition(":")[0]
+    is_registry = "." in host or host == "localhost" or (slash != "" and ":" in host)
+    return reference if is_registry else f"{DEFAULT_REGISTRY}/{reference}"

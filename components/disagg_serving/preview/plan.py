@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Finding, Level, SpecError, ToolError, sort_findings
 from ..planning.cost import cost_of
 from ..planning.evaluation import evaluate_file
+from ..planning.forecast import forecast_of
 from ..planning.layout import merge_layouts
 from ..planning.placement import place
+from ..planning.report import capacities
 from ..planning.shapes import Layout
-from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile
+from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
 from .graph import Graph
 from .topology import topology_of
 
 VERSION = 1
-NO_COST: dict[str, Any] = {"currency": "USD", "perHour": 0, "perMonth": 0, "asOf": None, "complete": True, "lines": []}
+NO_COST: dict[str, Any] = {"currency": "USD", "perHour": 0, "perMonth": 0, "asOf": None, "complete": True, "lines": [], "roles": []}
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class Plan:
     graph: Graph
     findings: Sequence[Finding]
     layout: Layout | None = None
-    capacity: Sequence[dict[str, Any]] = field(default_factory=tuple)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as data; the keys are the contract of `plan --format json`."""
@@ -39,7 +40,8 @@ class Plan:
             "stack": self.stack,
             "resources": [r.as_dict() for r in self.graph.resources.values()],
             "checks": [f.as_dict() for f in self.findings],
-            "capacity": list(self.capacity),
+            "capacity": capacities(self.layout) if self.layout else [],
+            "forecast": [f for s in self.layout.served if (f := forecast_of(self.layout, s))] if self.layout else [],
             "placement": placement_of(self.layout) if self.layout else [],
             "cost": cost_of(self.layout) if self.layout else NO_COST,
             "changes": [],
@@ -77,7 +79,10 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     config = {**_defaults(project), **file.config}
     if file.environment is not None:
         config[ENVIRONMENT_KEY] = file.environment
-    recording = record(project.program, project.name, file.stack, config, file.secrets)
+    named = known.spec.secret_keys() if known is not None and known.spec is not None else []
+    # a key that is not in the file may come from an ESC environment; rule secret-keys has said so
+    secrets = file.secrets | {f"{NAMESPACE}:{key}" for _, key in named}
+    recording = record(project.program, project.name, file.stack, config, secrets)
     if known is not None:
         return Plan(project.name, file.stack, recording.graph, known.findings, known.layout)
     # a program of the user's own: its components know what they were given

@@ -9,6 +9,7 @@ from ..manifests.bundle import makes_policy_controller
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.serving import Secrets
 from ..planning.evaluation import evaluate
+from ..planning.report import capacities
 from ..planning.shapes import Layout, Served
 from .base import KubernetesObject, checked, plain, project_folder, take
 from .cluster import Cluster
@@ -98,8 +99,7 @@ class Environment(pulumi.ComponentResource):
             "nodePools": pools.pool_names if pools else [],
             "endpoints": {m: g.endpoint for m, g in self.gateways.items()},
             "services": {m: {"namespace": s.namespace, "names": s.service_names} for m, s in self.models.items()},
-            # filled by capacity planning
-            "capacity": [],
+            "capacity": capacities(layout),
         }
         self.register_outputs(self.outputs)
 

@@ -65,6 +65,7 @@ class Gateway(pulumi.ComponentResource):
             project_folder(),
             catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
             auto_mode=given.get("auto_mode", True),
+            by_name=True,
             rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
         )
         layout = checked(evaluation)

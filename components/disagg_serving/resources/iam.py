@@ -1,5 +1,6 @@
 """IAM documents: who may assume a role, and the policies that AWS has no managed form of."""
 
+import hashlib
 import json
 
 CLUSTER_POLICIES = (
@@ -11,6 +12,7 @@ CLUSTER_POLICIES = (
 )
 """What an Auto Mode cluster role needs (EKS user guide, Auto Mode cluster IAM role)."""
 NODE_POLICIES = ("AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly")
+ROLE_PREFIX_LIMIT = 38
 AUTO_NODE_ACCESS_POLICY = "AmazonEKSAutoNodePolicy"
 CLUSTER_ADMIN_ACCESS_POLICY = "AmazonEKSClusterAdminPolicy"
 
@@ -31,14 +33,16 @@ def assume_role_policy(service: str, *actions: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-def weights_policy(partition: str, bucket: str, prefix: str, key_arn: str | None, *, writes: bool) -> str:
-    """Reads one folder of a bucket; `writes` also fills it, and nothing is deleted.
+def role_prefix(name: str) -> str:
+    """Beginning of a role's name, to which AWS adds 26 characters; at most 38, cut names with a part of their hash."""
+    return f"{name}-" if len(name) < ROLE_PREFIX_LIMIT else f"{name[: ROLE_PREFIX_LIMIT - 10]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}-"
 
-    The streamer lists without a slash at the end, so names of folders that begin alike are seen; what is in them is not read.
-    """
+
+def weights_policy(partition: str, bucket: str, prefix: str, key_arn: str | None, *, writes: bool) -> str:
+    """Reads one folder of a bucket; `writes` also fills it. Nothing is deleted and no other folder is listed."""
     folder = f"arn:{partition}:s3:::{bucket}"
     objects = ["s3:GetObject", *(["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"] if writes else [])]
-    within = {"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}}
+    within = {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}
     statements: list[dict[str, object]] = [
         {"Sid": "List", "Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [folder], "Condition": within},
         {"Sid": "Objects", "Effect": "Allow", "Action": objects, "Resource": [f"{folder}/{prefix}/*"]},

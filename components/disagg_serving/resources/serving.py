@@ -66,6 +66,7 @@ class ModelServing(pulumi.ComponentResource):
             project_folder(),
             catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
             auto_mode=given.get("auto_mode", True),
+            by_name=True,
             rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
         )
         layout = checked(evaluation)
@@ -89,7 +90,7 @@ class ModelServing(pulumi.ComponentResource):
             if key and value is None:
                 raise pulumi.RunError(f"{served.path}.{place}: {key} is named, but its value is not given")
         hidden = Secrets(pulumi.Output.secret(secrets.token), pulumi.Output.secret(secrets.api_key))
-        namespace = declare(name, [build_namespace(served)], self) if create_namespace else []
+        namespace = declare(name, [build_namespace(served, groups)], self) if create_namespace else []
         before = [*namespace, *declare(name, build_model_base(served, layout.spec, hidden), self, namespace)]
         if model.weights.mirror:
             # the copy takes an hour or more, in which GPU nodes would stand idle

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, Required, TypedDict
 
 __all__ = [
+    "CalibrationSpecArgs",
     "CapacitySpecArgs",
     "ClusterSpecArgs",
     "DnsSpecArgs",
@@ -22,6 +23,7 @@ __all__ = [
     "NetworkSpecArgs",
     "NodePoolsSpecArgs",
     "PluginSpecArgs",
+    "RateSpecArgs",
     "RoleSpecArgs",
     "RouterSpecArgs",
     "RoutingSpecArgs",
@@ -274,6 +276,29 @@ class CapacitySpecArgs(TypedDict):
     """Most nodes the pool may have; with reserved, the number of reserved instances. It bounds cost, and replicas that do not fit are refused: half-placed groups deadlock. Default: what the replicas need, so a drifted node is replaced only when it expires; one more lets Karpenter start the new node first."""
 
 
+class CalibrationSpecArgs(TypedDict):
+    """Memory of a start of this very engine, from its log (`disagg fit --log FILE` reads one)."""
+
+    weights_gib: Required[float]
+    """GiB a GPU after `Model loading took`; of the fullest rank."""
+
+    kv_cache_gib: Required[float]
+    """GiB a GPU after `Available KV cache memory`; of the emptiest rank."""
+
+    kv_cache_tokens: NotRequired[int]
+    """Tokens after `GPU KV cache size`. Default: calculated from kvCacheGiB."""
+
+
+class RateSpecArgs(TypedDict):
+    """A measured rate: prompt tokens a second of a prefill GPU, or answer tokens a second of a decode GPU at the wanted pace."""
+
+    input_tokens: Required[int]
+    """Mean prompt length of the run."""
+
+    tokens_per_second_per_gpu: Required[float]
+    """Tokens a second and GPU, saturated."""
+
+
 class TolerationSpecArgs(TypedDict):
     """A Kubernetes toleration, for nodes that this project does not make."""
 
@@ -332,6 +357,12 @@ class RoleSpecArgs(TypedDict):
     ephemeral_storage_gib: NotRequired[int]
     """Local disk for weights and logs in GiB; a pod that outgrows it is evicted. Default: 1.1 x checkpoint + 20."""
 
+    calibration: NotRequired[CalibrationSpecArgs]
+    """Memory figures of a real start of this role, after which the memory checks are exact. Default: estimates with error bars."""
+
+    measured_rates: NotRequired[Sequence[RateSpecArgs]]
+    """Measured rates at one or more prompt lengths; the balance of prefill and decode is calculated from them. Default: none, and only bounds are shown."""
+
     node_selector: NotRequired[Mapping[str, str]]
     """Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."""
 
@@ -349,7 +380,7 @@ class S3WeightsSpecArgs(TypedDict):
     """Whether the bucket is made: private, encrypted, only over TLS, and kept when the stack is destroyed. Default: false, it exists."""
 
     prefix: NotRequired[str]
-    """Folder of the model in the bucket. Default: the repository, and below it the revision."""
+    """Folder of the model in the bucket; a mirror makes one below it for each revision. Default: the repository, and below it the revision."""
 
     kms_key_arn: NotRequired[str]
     """KMS key of the objects, if the bucket encrypts with one; the pods' role may then use it. Default: S3's own keys."""
@@ -401,7 +432,7 @@ class RoutingSpecArgs(TypedDict):
     """How the endpoint picker chooses pods."""
 
     disaggregation: NotRequired[str]
-    """always: each prompt goes through a prefill pod. prefixBased: short or cached prompts go to decode alone, where nothing checks KV-transfer fields that a client sends. Only with prefill and decode. Default: always."""
+    """always: each prompt goes through a prefill pod, as long as one is ready. prefixBased: short or cached prompts go to decode alone, where nothing checks KV-transfer fields that a client sends. Only with prefill and decode. Default: always."""
 
     non_cached_tokens: NotRequired[int]
     """With prefixBased: prompts with fewer uncached tokens stay on decode. Required there. Default: none."""
@@ -471,6 +502,9 @@ class WorkloadSpecArgs(TypedDict):
 
     requests_per_second: Required[float]
     """Mean arrival rate."""
+
+    prefix_hit: NotRequired[float]
+    """Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."""
 
 
 class ModelSpecArgs(TypedDict):

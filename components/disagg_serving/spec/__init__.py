@@ -6,6 +6,7 @@ from .cluster import ClusterSpec, EndpointSpec, ExistingClusterSpec
 from .environment import EnvironmentSpec
 from .gateway import DnsSpec, GatewaySpec, PluginSpec, RouterSpec, RoutingSpec, SizeSpec
 from .lws import LwsSpec
+from .measured import CalibrationSpec, RateSpec
 from .network import ExistingNetworkSpec, NetworkSpec
 from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
@@ -20,6 +21,7 @@ from .serving import (
 from .weights import S3WeightsSpec, WeightsSpec
 
 __all__ = [
+    "CalibrationSpec",
     "CapacitySpec",
     "ClusterSpec",
     "DnsSpec",
@@ -35,6 +37,7 @@ __all__ = [
     "NetworkSpec",
     "NodePoolsSpec",
     "PluginSpec",
+    "RateSpec",
     "RoleSpec",
     "RouterSpec",
     "RoutingSpec",

@@ -30,7 +30,8 @@ class Spec(BaseModel):
     )
 
 
-def _number(value: Any) -> Any:
+def number(value: Any) -> Any:
+    """Refuse true and false where a number is wanted."""
     # pydantic takes true for 1; in a stack file that is a mistake
     if isinstance(value, bool):
         raise RefusalError("is not a number", allowed="a number")
@@ -45,16 +46,16 @@ def _text(value: Any) -> Any:
 
 
 LARGEST = 1_000_000_000
-AtLeastOne = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+AtLeastOne = Annotated[int, BeforeValidator(number), Field(ge=1)]
 """A whole number of at least 1, to be combined with a bound."""
 
 Count = Annotated[AtLeastOne, Field(le=LARGEST)]
 """A whole number of at least 1."""
 
-Fraction = Annotated[float, BeforeValidator(_number), Field(gt=0, lt=1, allow_inf_nan=False)]
+Fraction = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1, allow_inf_nan=False)]
 """A number between 0 and 1, both excluded."""
 
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(number), Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 """A number above 0."""
 
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=4096)]

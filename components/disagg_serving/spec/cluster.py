@@ -23,9 +23,11 @@ KmsKeyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-
 
 def _network(value: str) -> str:
     try:
-        IPv4Network(value)
+        network = IPv4Network(value, strict=False)
     except ValueError:
         raise RefusalError("is not an IPv4 network", allowed="for example 203.0.113.0/24") from None
+    if str(network) != value:
+        raise RefusalError("is not written as a network", allowed="address and length, no bits beyond it", fix=f"write {network}")
     return value
 
 

@@ -31,7 +31,8 @@ class RoutingSpec(Spec):
 
     disaggregation: Literal["always", "prefixBased"] = Field(
         "always",
-        description="always: each prompt goes through a prefill pod. prefixBased: short or cached prompts go to decode alone, where nothing "
+        description="always: each prompt goes through a prefill pod, as long as one is ready. prefixBased: short or cached prompts go to decode "
+        "alone, where nothing "
         "checks KV-transfer fields that a client sends. Only with prefill and decode. Default: always.",
     )
     non_cached_tokens: Count | None = Field(

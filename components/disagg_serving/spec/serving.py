@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ..pins import DEFAULT_ENGINE
-from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form
+from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
 from .gateway import GatewaySpec
+from .measured import CalibrationSpec, RateSpec
 from .weights import WeightsSpec, Word
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
@@ -79,6 +80,14 @@ class RoleSpec(Spec):
         alias="ephemeralStorageGiB",
         description="Local disk for weights and logs in GiB; a pod that outgrows it is evicted. Default: 1.1 x checkpoint + 20.",
     )
+    calibration: CalibrationSpec | None = Field(
+        None, description="Memory figures of a real start of this role, after which the memory checks are exact. Default: estimates with error bars."
+    )
+    measured_rates: list[RateSpec] = Field(
+        [],
+        description="Measured rates at one or more prompt lengths; the balance of prefill and decode is calculated from them. Default: none, and "
+        "only bounds are shown.",
+    )
     node_selector: dict[Text, LabelValue] = Field(
         {}, description="Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."
     )
@@ -98,6 +107,9 @@ class WorkloadSpec(Spec):
     input_tokens: Count = Field(..., description="Mean prompt length in tokens.")
     output_tokens: Count = Field(..., description="Mean answer length in tokens.")
     requests_per_second: Positive = Field(..., description="Mean arrival rate.")
+    prefix_hit: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        0, description="Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."
+    )
 
 
 class ModelSpec(Spec):

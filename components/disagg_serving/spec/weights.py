@@ -12,7 +12,7 @@ from .cluster import KmsKeyArn
 Word = Annotated[Text, form(r"^[A-Za-z0-9][^\s]*$", "one word that starts with a letter or digit")]
 SecretKey = Annotated[Text, form(r"^[A-Za-z][A-Za-z0-9_-]*$", "the name of a configuration key such as hfToken")]
 BucketName = Annotated[Text, form(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", "a bucket's name: 3 to 63 small letters, digits, dots and dashes")]
-Prefix = Annotated[Text, form(r"^[A-Za-z0-9][A-Za-z0-9._/-]*[A-Za-z0-9]$", "a path such as models/llama, without slashes at its ends")]
+Prefix = Annotated[Text, form(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", "a path such as models/llama, without slashes at its ends")]
 
 
 class S3WeightsSpec(Spec):
@@ -23,7 +23,11 @@ class S3WeightsSpec(Spec):
         False,
         description="Whether the bucket is made: private, encrypted, only over TLS, and kept when the stack is destroyed. Default: false, it exists.",
     )
-    prefix: Prefix | None = Field(None, description="Folder of the model in the bucket. Default: the repository, and below it the revision.")
+    prefix: Prefix | None = Field(
+        None,
+        description="Folder of the model in the bucket; a mirror makes one below it for each revision. Default: the repository, and below it the "
+        "revision.",
+    )
     kms_key_arn: KmsKeyArn | None = Field(
         None, description="KMS key of the objects, if the bucket encrypts with one; the pods' role may then use it. Default: S3's own keys."
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ... import labels
 from ...errors import Level
+from ..cost import OLD_DAYS, cost_of, old_prices, today
 from ..placement import by_pool, pack
 from ..shapes import Group, room_of
 from .registry import Fault, Stage, Subject, rule
@@ -172,6 +173,26 @@ def template_outage(s: Subject) -> Iterator[Fault]:
         if group.spec.replicas == 1:
             message = "means that a change of its pods interrupts serving while the model loads again"
             yield Fault(f"{group.path}.replicas", message, 1, "2 or more", "add a replica if that is not acceptable")
+
+
+@rule("quota", Level.INFO, Stage.LAYOUT, "AWS: Service Quotas L-417A185B, Running On-Demand P instances, in vCPUs; 0 in new accounts")
+def quota(s: Subject) -> Iterator[Fault]:
+    """On-demand P instances count against a quota in vCPUs that is 0 in a new account."""
+    pools = [p for p in s.layout.pools if p.capacity_type == "on-demand" and p.instance.category == "p"] if s.layout else []
+    wanted = sum(p.max_nodes * p.instance.vcpu for p in pools)
+    if wanted:
+        fix = "aws service-quotas get-service-quota --service-code ec2 --quota-code L-417A185B"
+        yield Fault(
+            "models", f"may start P instances with {wanted} vCPUs, which the account's quota L-417A185B has to allow", None, f"{wanted} or more", fix
+        )
+
+
+@rule("price-age", Level.WARNING, Stage.LAYOUT, "disagg-serving: prices are data with a date")
+def price_age(s: Subject) -> Iterator[Fault]:
+    """Prices that make up most of the cost are at most 180 days old."""
+    for line in old_prices(cost_of(s.layout), today()) if s.layout else ():
+        fix = "give a newer one in a catalogue folder of your own (catalogDirs)"
+        yield Fault("catalogDirs", f"hold no newer price of {line['item']} than that of {line['asOf']}", None, f"at most {OLD_DAYS} days old", fix)
 
 
 def _bounded(s: Subject) -> Iterator[tuple[str, list[Group], int]]:

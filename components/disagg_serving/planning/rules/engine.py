@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...errors import Level
 from .registry import Fault, Stage, Subject, rule
+from .weights import COMMIT
 
 OWNED_FLAGS = frozenset(
     """
@@ -38,7 +39,8 @@ OWNED_ENV = frozenset(
     {
         "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_HOST_IP", "VLLM_ENGINE_READY_TIMEOUT_S", "HF_HOME", "HF_TOKEN", "USER",
         "VLLM_NO_USAGE_STATS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "FI_PROVIDER", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
-        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "HF_HUB_OFFLINE", "AWS_REGION", "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "HF_HUB_OFFLINE", "AWS_REGION", "AWS_DEFAULT_REGION",
+        "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX",
     }
 )  # fmt: skip
 
@@ -105,6 +107,10 @@ def revision_unpinned(s: Subject) -> Iterator[Fault]:
     """Without a revision two pods that start on different days can load different weights."""
     for served in s.served:
         weights = served.spec.weights
+        floating = weights.revision is not None and not COMMIT.fullmatch(weights.revision)
+        if floating and weights.s3 is None:
+            path = f"{served.path}.weights.revision"
+            yield Fault(path, "is a name that may come to mean another commit", weights.revision, "a commit", "name the commit")
         if weights.revision is None and weights.s3 is None:
             fix = "set weights.revision to a commit of the repository"
             yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)

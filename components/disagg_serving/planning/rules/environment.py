@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ MAX_NODE_HOURS = 504
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
+LONGEST_KEY = 40
+LOOKS_SECRET = re.compile(r"^(hf_|sk-|sk_|pk-|ghp_|xox|AKIA|ASIA)|[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9]")
 
 
 @rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted", firm=True)
@@ -215,12 +218,28 @@ def cluster_name(s: Subject) -> Iterator[Fault]:
         yield Fault(path, "is too long for the IAM role of its nodes", s.spec.cluster_name, f"at most {limit} characters", "shorten it")
 
 
+@rule("secret-names", Level.ERROR, Stage.FORM, "disagg-serving: the stack file names secrets and holds none", firm=True)
+def secret_names(s: Subject) -> Iterator[Fault]:
+    """Where the name of a secret key belongs stands a name, not the secret itself, and each secret has one of its own."""
+    places: dict[str, str] = {}
+    for path, key in s.spec.secret_keys():
+        if LOOKS_SECRET.search(key) or len(key) > LONGEST_KEY:
+            allowed = "the name of a secret key such as hfToken"
+            fix = "revoke it, then run `pulumi config set --secret disagg-serving:hfToken` and write hfToken here"
+            yield Fault(path, "looks like a secret itself", None, allowed, fix)
+        kind = path.rsplit(".", 1)[1]
+        if places.setdefault(key, kind) != kind:
+            yield Fault(path, f"is also a {places[key]}: clients would know the token", key, "a key of its own", "name another")
+
+
 @rule("secret-keys", Level.WARNING, Stage.FORM, "Pulumi: secret configuration", firm=True)
 def secret_keys(s: Subject) -> Iterator[Fault]:
     """A secret that the environment names exists in the stack file, encrypted, unless an ESC environment supplies it."""
     if s.stack.secrets is None:
         return
     for path, key in s.spec.secret_keys():
+        if LOOKS_SECRET.search(key) or len(key) > LONGEST_KEY:
+            continue
         if f"disagg-serving:{key}" in s.stack.plain:
             fix = f"revoke it, then run `pulumi config set --secret disagg-serving:{key}`"
             yield Fault(path, "stands in the stack file in plain text", key, "an encrypted value", fix, Level.ERROR)

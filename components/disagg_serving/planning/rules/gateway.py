@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Network
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Level, did_you_mean
-from ...pins import DEFAULT_ROUTER
-from ...spec import GatewaySpec, ModelSpec, PluginSpec
-from ..addresses import makes_network, service_cidr
+from ...pins import DEFAULT_ROUTER, lws_image
+from ...spec import GatewaySpec, PluginSpec
+from ...spec.network import region_of
+from ..addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
 from ..gateway import TLS_IDLE_SECONDS
+from ..shapes import Served
+from ..sources import located, source_of
 from .registry import Fault, Stage, Subject, rule
 
 if TYPE_CHECKING:
@@ -18,6 +22,18 @@ if TYPE_CHECKING:
 
 SERVICE_PREFIXES = (12, 24)
 WIDEST = 8
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)*(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?")
+"""A registry, a part of an image's name, or all of it."""
+IMAGE = re.compile(r"[a-z0-9][a-z0-9._-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)+(:[A-Za-z0-9._-]+|@sha256:[0-9a-f]{64}|:[A-Za-z0-9._-]+@sha256:[0-9a-f]{64})")
+OWN_FILTERS = frozenset({"prefill-filter", "decode-filter", "encode-filter"})
+OUTSIDE = frozenset(
+    {
+        "precise-prefix-cache-producer", "precise-prefix-cache-scorer", "predicted-latency-producer", "latency-scorer", "token-producer",
+        "latency-slo-admitter", "slo-headroom-tier-filter", "session-id-producer",
+    }
+)  # fmt: skip
+"""Plugins that need servers, KV events or tokenizers which nothing here makes."""
+PRIVATE = tuple(IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
 USABLE_KINDS = ("filter", "scorer", "picker", "producer")
 TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "list": (list,), "mapping": (dict,),
@@ -120,23 +136,26 @@ def router_plugins(s: Subject) -> Iterator[Fault]:
                     yield Fault(f"{path}[{j}].type", f"is not a plugin of {served.router.id}", plugin.type, ", ".join(names), fix)
                 else:
                     yield from _plugin(f"{path}[{j}]", plugin, known)
-            yield from _missing_producers(path, plugins or (), served.spec)
+            yield from _together(path, plugins or (), served)
 
 
 @rule("service-cidr", Level.ERROR, Stage.FORM, "AWS: EKS, Kubernetes network config", firm=True)
 def service_range(s: Subject) -> Iterator[Fault]:
     """The Services' addresses are private, /12 to /24, and apart from the VPC's."""
-    if s.spec.existing_cluster is not None:
+    existing = s.spec.existing_cluster
+    if existing is not None and existing.service_cidr is None:
         return
-    services = IPv4Network(service_cidr(s.spec))
+    path, text = ("existingCluster", existing.service_cidr) if existing else ("cluster", service_cidr(s.spec))
+    services = IPv4Network(text or service_cidr(s.spec))
     low, high = SERVICE_PREFIXES
-    if not low <= services.prefixlen <= high or not services.is_private:
-        yield Fault("cluster.serviceCidr", "is no range for Services", str(services), f"a private network, /{low} to /{high}", "use 172.20.0.0/16")
-    networks = [s.spec.network.cidr] if s.spec.network.existing is None else s.spec.network_policy.vpc_cidrs
+    if not low <= services.prefixlen <= high or not any(services.subnet_of(p) for p in PRIVATE):
+        yield Fault(f"{path}.serviceCidr", "is no range for Services", str(services), f"a private network, /{low} to /{high}", "use 172.20.0.0/16")
+    networks = [s.spec.network.cidr] if makes_network(s.spec) else s.spec.network_policy.vpc_cidrs
     for network in networks:
         if services.overlaps(IPv4Network(network)):
-            fix = "move one of them, for example to 10.100.0.0/16"
-            yield Fault("cluster.serviceCidr", f"overlaps the VPC's {network}", str(services), "a range apart from it", fix)
+            free = next((f", for example to {r}" for r in EKS_SERVICE_CIDRS if not IPv4Network(r).overlaps(IPv4Network(network))), "")
+            fix = f"move one of them{free}"
+            yield Fault(f"{path}.serviceCidr", f"overlaps the VPC's {network}", str(services), "a range apart from it", fix)
 
 
 @rule("policy-enforced", Level.INFO, Stage.FORM, "AWS: EKS user guide, network policies with Auto Mode")
@@ -166,6 +185,27 @@ def policy_everything(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"networkPolicy.{key}[{i}]", "is too much of the internet", network, f"{allowed}, /{WIDEST} or smaller", "name them")
 
 
+@rule("policy-use", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing, or shuts out what serving needs, is a mistake", firm=True)
+def policy_use(s: Subject) -> Iterator[Fault]:
+    """Settings of policies have an effect, and the networks that they name contain our own load balancers and the places of weights."""
+    policy = s.spec.network_policy
+    if not policy.enabled:
+        for field in sorted(policy.model_fields_set - {"enabled"}):
+            yield Fault(f"networkPolicy.{_alias(policy, field)}", "has no effect while enabled is false", None, "without it", "remove it")
+        for path, gateway in _gateways(s):
+            if gateway.public:
+                yield Fault(f"{path}.public", "stands without network policies", True, "networkPolicy.enabled: true", "turn them on", Level.WARNING)
+        return
+    given = list(collapse_addresses(IPv4Network(n) for n in policy.vpc_cidrs))
+    if makes_network(s.spec) and given and not any(IPv4Network(s.spec.network.cidr).subnet_of(n) for n in given):
+        message = "leaves out the network that is made, and with it load balancers and the API server"
+        yield Fault("networkPolicy.vpcCidrs", message, policy.vpc_cidrs, f"a list with {s.spec.network.cidr}", "leave it out")
+    for i, model in enumerate(s.spec.models):
+        if policy.weights_cidrs and model.weights.s3 is None:
+            message = "comes from Hugging Face, and networkPolicy.weightsCidrs takes the internet's place"
+            yield Fault(f"models[{i}].weights", message, None, "a hub inside weightsCidrs, or s3", "check that the hub is in it", Level.WARNING)
+
+
 @rule("efa-unfiltered", Level.INFO, Stage.FORM, "disagg-serving: EFA passes the kernel by, where NetworkPolicies are enforced")
 def efa_unfiltered(s: Subject) -> Iterator[Fault]:
     """NetworkPolicies filter TCP and UDP; what GPU nodes say over EFA is bounded only by the security group that they share."""
@@ -177,12 +217,68 @@ def efa_unfiltered(s: Subject) -> Iterator[Fault]:
 
 @rule("image-sources", Level.ERROR, Stage.FORM, "OCI: references of images and charts", firm=True)
 def image_sources(s: Subject) -> Iterator[Fault]:
-    """Registries and their mirrors are written as in an image's name: host and path, no scheme, no slash at the end."""
-    for prefix, mirror in s.spec.image_sources.items():
+    """Registries and their mirrors are written as in an image's name, each is used, and what they make is an image with a tag or digest."""
+    sources = s.spec.image_sources
+    for prefix, mirror in sources.items():
         for what, text in (("prefix", prefix), ("mirror", mirror)):
-            if "://" in text or text.endswith("/") or any(c.isspace() for c in text):
+            if not NAME.fullmatch(text):
                 allowed = "host and path such as registry.example.com/mirror"
                 yield Fault(f"imageSources.{prefix}", f"has a {what} that is no part of an image's name", text, allowed, "remove scheme and slash")
+    used = {source_of(r, sources): r for r in _references(s)}
+    for prefix in sources:
+        if s.served and prefix not in used:
+            fix = "`disagg render STACK --images` lists what is used"
+            yield Fault(f"imageSources.{prefix}", "is used by no image and no chart", prefix, "the beginning of one", fix, Level.WARNING)
+    for reference in _references(s):
+        made = located(reference, sources)
+        if made != reference and not reference.startswith("oci://") and not IMAGE.fullmatch(made):
+            where = f"imageSources.{source_of(reference, sources)}"
+            yield Fault(
+                where, f"makes {made} of {reference}, which is no image in a registry", None, "host/path, with the tag where the prefix has it"
+            )
+
+
+@rule("gateway-class", Level.WARNING, Stage.FORM, "AWS Load Balancer Controller: Service annotations; Auto Mode brings its own")
+def gateway_class(s: Subject) -> Iterator[Fault]:
+    """Without Auto Mode somebody has to run the AWS Load Balancer Controller, or the load balancer is waited for in vain."""
+    for path, _ in _gateways(s):
+        if not s.spec.makes_pools:
+            message = "needs the AWS Load Balancer Controller on a cluster without Auto Mode"
+            yield Fault(path, message, None, "the controller, class service.k8s.aws/nlb", "install it, or set enabled: false")
+
+
+@rule("gateway-split", Level.WARNING, Stage.FORM, "llm-d/llm-d-router: pkg/sidecar (v0.10.0): without the header decode answers alone")
+def gateway_split(s: Subject) -> Iterator[Fault]:
+    """Without the router nothing splits requests: whoever calls decode pods decides, also about where they read KV."""
+    for i, model in enumerate(s.spec.models):
+        if model.disaggregated and not model.gateway.enabled:
+            message = "leaves nobody who splits requests: clients reach the sidecars themselves, which follow their headers and kv_transfer_params"
+            yield Fault(f"models[{i}].gateway.enabled", message, False, "true", "run a router of your own, and let only it reach the pods")
+
+
+@rule("gateway-certificate", Level.ERROR, Stage.FORM, "AWS: a load balancer takes certificates of its own region")
+def gateway_certificate(s: Subject) -> Iterator[Fault]:
+    """A certificate is one of the cluster's region, and there is a name that it can be for."""
+    zone = s.spec.network.zone
+    for path, gateway in _gateways(s):
+        arn = gateway.certificate_arn
+        if arn and zone and arn.split(":")[3] != region_of(zone):
+            yield Fault(f"{path}.certificateArn", f"is not of {region_of(zone)}", arn, f"a certificate of {region_of(zone)}", "make one there")
+        if arn and gateway.dns is None:
+            message = "is for a name, and the load balancer's own is none that a certificate can have"
+            yield Fault(f"{path}.certificateArn", message, None, "dns", "set dns, or point a name at the output endpoints", Level.INFO)
+
+
+def _references(s: Subject) -> list[str]:
+    """Images and charts of the environment, as the catalogue names them."""
+    found = [f"{s.spec.lws.chart}", lws_image(s.spec.lws.version)] if s.spec.lws.install == "chart" else []
+    for served in s.served:
+        found.append(f"{served.engine.image}@{served.spec.image_digest}" if served.spec.image_digest else served.engine.image)
+        if s.spec.image_sources:
+            images = served.router.images
+            found += [i.reference for i in (images.endpoint_picker, images.proxy, images.sidecar)]
+            found.append(s.spec.router.chart or served.router.chart.location)
+    return found
 
 
 def _is_wide(network: str) -> bool:
@@ -203,6 +299,11 @@ def _plugin(path: str, plugin: PluginSpec, known: Plugin) -> Iterator[Fault]:
     if known.kind not in USABLE_KINDS:
         yield Fault(f"{path}.type", f"is a {known.kind}, which no profile lists", plugin.type, ", ".join(USABLE_KINDS), "remove it")
         return
+    if plugin.type in OWN_FILTERS:
+        yield Fault(f"{path}.type", "is set by the project where it belongs", plugin.type, "other filters", "remove it")
+    if plugin.type in OUTSIDE:
+        message = "needs a server, KV events or a tokenizer that nothing here makes"
+        yield Fault(f"{path}.type", message, plugin.type, "approx-prefix-cache-producer and scorers of metrics", "remove it")
     if known.stability == "alpha":
         yield Fault(f"{path}.type", "is experimental in this release and not enabled", plugin.type, "plugins of stability beta", "remove it")
     if known.deprecated:
@@ -226,12 +327,21 @@ def _parameters(path: str, plugin: PluginSpec, known: Mapping[str, str]) -> Iter
             yield Fault(f"{path}.parameters.{name}", "is of another type", value, f"a {kind}" if kind != "integer" else "an integer")
 
 
-def _missing_producers(path: str, plugins: Any, model: ModelSpec) -> Iterator[Fault]:
+def _together(path: str, plugins: Sequence[PluginSpec], served: Served) -> Iterator[Fault]:
+    """What only shows in the whole list of a profile."""
+    kinds = [served.router.plugins[p.type].kind if p.type in served.router.plugins else "" for p in plugins]
     listed = {p.type for p in plugins}
+    pickers = [j for j, kind in enumerate(kinds) if kind == "picker"]
+    for j in pickers[1:]:
+        yield Fault(f"{path}[{j}].type", "is a second picker, which the endpoint picker refuses", plugins[j].type, "one picker", "remove it")
     for j, plugin in enumerate(plugins):
         producer = NEEDS.get(plugin.type)
-        if producer and producer not in listed and model.gateway.enabled:
+        if producer and producer not in listed:
             yield Fault(f"{path}[{j}].type", f"needs {producer} in the list", plugin.type, producer, f"add {{type: {producer}}}")
+        for name, value in plugin.parameters.items():
+            if name.endswith("ProducerName") and value not in listed:
+                allowed = ", ".join(sorted(p for p, k in zip((q.type for q in plugins), kinds, strict=True) if k == "producer")) or "a producer"
+                yield Fault(f"{path}[{j}].parameters.{name}", "is no producer of the list", value, allowed, "list it, or leave the parameter out")
 
 
 def _alias(spec: Any, field: str) -> str:

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 from ...errors import Level
 from ...spec import S3WeightsSpec
+from ...spec.network import region_of
 from ..shapes import Served, group_size
 from .registry import Fault, Stage, Subject, rule
 
 MUCH_GB = 1000
+COMMIT = re.compile(r"[0-9a-f]{7,40}")
+HUB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 FOLDER = re.compile(r"[A-Za-z0-9._/-]+")
 """What a folder of a bucket may be made of: other characters mean something in IAM policies and URIs."""
 
@@ -22,6 +25,11 @@ def weights_source(s: Subject) -> Iterator[Fault]:
         path, weights = f"models[{i}].weights", model.weights
         if weights.mirror and weights.s3 is None:
             yield Fault(f"{path}.s3", "is required with mirror", None, "the bucket to copy to", "add s3: {bucket: ...}")
+        if weights.mirror and weights.revision and not COMMIT.fullmatch(weights.revision):
+            message = "is no commit, so another copy would be made of what it names later"
+            yield Fault(f"{path}.revision", message, weights.revision, "a commit, 7 to 40 hexadecimal digits", "name the commit")
+        if weights.mirror and model.repository and not HUB_NAME.fullmatch(model.repository):
+            yield Fault(f"models[{i}].repository", "is no repository of a hub, which mirror copies", model.repository, "owner/name", "remove mirror")
         if weights.mirror and weights.revision is None:
             yield Fault(
                 f"{path}.revision", "is required with mirror: a copy of a floating head would be another one each time", None, "a commit", "add it"
@@ -53,6 +61,15 @@ def weights_bucket(s: Subject) -> Iterator[Fault]:
         s3 = model.weights.s3
         if s3 is None:
             continue
+        if ".." in s3.bucket or all(part.isdigit() for part in s3.bucket.split(".")) or s3.bucket.startswith("xn--"):
+            yield Fault(
+                f"models[{i}].weights.s3.bucket", "is no name that S3 takes", s3.bucket, "letters among the parts, no two dots", "choose another"
+            )
+        zone = s.spec.network.zone
+        if s3.kms_key_arn and zone and s3.kms_key_arn.split(":")[3] != region_of(zone):
+            yield Fault(
+                f"models[{i}].weights.s3.kmsKeyArn", f"is not of {region_of(zone)}", s3.kms_key_arn, f"a key of {region_of(zone)}", "use one there"
+            )
         other, theirs = first.setdefault(s3.bucket, (i, s3))
         for key, ours, value in (("create", s3.create, theirs.create), ("kmsKeyArn", s3.kms_key_arn, theirs.kms_key_arn)):
             if ours != value:
@@ -62,18 +79,18 @@ def weights_bucket(s: Subject) -> Iterator[Fault]:
 
 @rule("weights-folder", Level.ERROR, Stage.FORM, "AWS: IAM policies match resources by pattern", firm=True)
 def weights_folder(s: Subject) -> Iterator[Fault]:
-    """Each folder of a bucket holds one revision of one repository, and no model may read below another's."""
+    """Each folder of a bucket holds one revision of one repository: engines read all that is below theirs."""
     seen: list[Served] = []
     for served in s.served:
         if served.weights_uri is None:
             continue
         path = f"{served.path}.weights.s3.prefix"
-        if not FOLDER.fullmatch(served.s3_prefix):
+        if not FOLDER.fullmatch(served.s3_prefix) or {"", ".", ".."} & set(served.s3_prefix.split("/")):
             yield Fault(path, "holds more than letters, digits and . _ / -", served.s3_prefix, "a plain folder", "set prefix")
         for other in seen:
             if _overlap(served, other):
-                message = f"lies in the folder of {other.path}, whose weights are others"
-                yield Fault(path, message, served.s3_prefix, "a folder of its own", "set prefix")
+                theirs = f"{other.s3_prefix}, that of {other.path}"
+                yield Fault(path, f"shares files with {theirs}, whose weights are others", served.s3_prefix, "a folder of its own", "set prefix")
         seen.append(served)
 
 
@@ -118,11 +135,20 @@ def node_cache(s: Subject) -> Iterator[Fault]:
 
 
 def _overlap(one: Served, other: Served) -> bool:
-    """Whether the folder of one is, or contains, the other's; equal folders may be shared by models of the same files."""
-    if one.weights_uri == other.weights_uri:
-        return (one.repository, one.spec.weights.revision) != (other.repository, other.spec.weights.revision)
-    ours, theirs = f"{one.weights_uri}/", f"{other.weights_uri}/"
-    return ours.startswith(theirs) or theirs.startswith(ours)
+    """Whether one would read the other's files; models of one repository may share a folder, or a base with a folder for each revision."""
+    if _bucket(one) != _bucket(other):
+        return False
+    if one.s3_base != other.s3_base:
+        return _nested(one.s3_base, other.s3_base)
+    return one.repository != other.repository or (one.s3_prefix != other.s3_prefix and _nested(one.s3_prefix, other.s3_prefix))
+
+
+def _nested(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def _bucket(served: Served) -> str | None:
+    return served.spec.weights.s3.bucket if served.spec.weights.s3 else None
 
 
 def _pods(served: Served) -> int:

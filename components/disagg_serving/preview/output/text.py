@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -48,6 +48,8 @@ def _plan(plan: Plan) -> list[Any]:
         parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
     if data["placement"]:
         parts += [Text("Placement", style="bold"), *_placement(data["placement"]), Text("")]
+        parts += [Text("Memory", style="bold"), *_memory(data["capacity"]), Text("")] if data["capacity"] else []
+        parts += [Text("Traffic", style="bold"), *_traffic(data["forecast"]), Text("")] if data["forecast"] else []
         parts += [Text("Cost", style="bold"), *_cost(data["cost"]), Text("")]
     return [*parts, Text("Checks", style="bold"), *_findings(plan.findings), Text("")]
 
@@ -94,6 +96,52 @@ def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
     return parts
 
 
+def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
+    """Estimates with their error bars: GiB a GPU, tokens and requests of one engine."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("engine", overflow="fold")
+    for heading in ("budget", "weights", "overhead", "KV cache", "tokens", "longest requests"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for e in entries:
+        gib, tokens, requests = e["perGpu"], e["kvTokens"], e["maxConcurrency"]
+        plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
+        table.add_row(f"{e['model']} {e['role']}", *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests))
+    note = "GiB a GPU, tokens and requests of one engine: estimates, low and high in brackets; `disagg fit --explain` shows how"
+    return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
+
+
+def _bars(bars: dict[str, float]) -> str:
+    return f"{bars['mid']:.1f} ({bars['low']:.1f}-{bars['high']:.1f})"
+
+
+def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
+    """What measured rates say, and what remains a bound without them."""
+    lines = []
+    for f in forecasts:
+        if "problem" in f:
+            lines.append(f"{f['model']}: {f['problem']}")
+            continue
+        if "requestsPerSecond" in f:
+            rate, busy = f["requestsPerSecond"], f["utilisation"]
+            lines.append(
+                f"{f['model']}: {rate['wanted']:g} requests/s wanted, {rate['kind']} {rate['capacity']:g}, bound by {f['boundBy']}; prefill busy "
+                f"{busy['prefill']:.0%}, decode {busy['decode']:.0%}"
+            )
+        else:
+            lines.append(f"{f['model']}: no measured rates, so nothing is said about throughput (prefill.measuredRates, decode.measuredRates)")
+        if "kvTransfer" in f:
+            moved = "; ".join(f"{s['name']} {_span(s['seconds'])} s" for s in f["kvTransfer"]["scenarios"])
+            lines.append(f"  KV of a prompt: {f['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
+        if "usdPerMillionTokens" in f:
+            lines.append(f"  {f['usdPerMillionTokens']:.2f} USD for a million tokens at that capacity")
+    return [Padding(Text(line), (0, 0, 0, 1)) for line in lines]
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2g}" if low == high else f"{low:.2g} to {high:.2g}"
+
+
 def _cost(cost: dict[str, Any]) -> list[Any]:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("what", overflow="fold")
@@ -106,7 +154,19 @@ def _cost(cost: dict[str, Any]) -> list[Any]:
     table.add_section()
     table.add_row("total" if cost["complete"] else "total of what is known", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", style="bold")
     notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
-    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes)]
+    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost["roles"])]
+
+
+def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("share of a role", overflow="fold")
+    for heading in ("GPUs", "on demand USD/h", "USD/month", "Capacity Block USD/h", "USD/month", "price of"):
+        table.add_column(heading, justify="right")
+    for line in roles:
+        demand, block = line["onDemand"] or {}, line["capacityBlock"] or {}
+        prices = [_usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
+        table.add_row(f"{line['model']} {line['role']}", str(line["gpus"]), *prices, block.get("asOf", ""))
+    return [Text(""), table] if roles else []
 
 
 def _usd(amount: float | None) -> str:

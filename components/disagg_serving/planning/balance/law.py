@@ -1,0 +1,207 @@
+"""The balance law: which role bounds a layout, the best split of its GPUs, and how much room is left at the wanted load.
+
+Source: planning.md 7.2. `req/s = min(Np*Rp/(ISL*(1-hit)), Nd*Rd/OSL)`, N in GPUs, R in tokens a second and GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from .rates import BalanceError, Rates, Span, Workload
+
+MEASURED_BAND = 0.1
+"""Error of the optimum ratio with measured rates (planning.md 7.4)."""
+UNKNOWN_BAND = 2.0
+"""Factor on the optimum ratio when a rate is only known to be at least so high (planning.md 7.4)."""
+TARGETS = (0.6, 0.7)
+"""Utilisation to plan for: at 0.7 a prompt waits 1.2 times as long as it is calculated, at 0.9 4.5 times (planning.md 7.2)."""
+ROUNDING = 1e-9
+
+Kind = Literal["capacity", "upper bound", "lower bound"]
+Bound = Literal["prefill", "decode"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The engines of one role."""
+
+    workers: int
+    gpus_per_worker: int
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.gpus_per_worker < 1:
+            raise BalanceError(f"{self.workers} engines of {self.gpus_per_worker} GPUs: both must be at least 1")
+
+    @property
+    def gpus(self) -> int:
+        """All its GPUs."""
+        return self.workers * self.gpus_per_worker
+
+    def __str__(self) -> str:
+        return f"{self.workers} x {self.gpus_per_worker}"
+
+
+@dataclass(frozen=True)
+class Split:
+    """How GPUs are split between the roles."""
+
+    prefill: Side
+    decode: Side
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs."""
+        return self.prefill.gpus + self.decode.gpus
+
+    @property
+    def ratio(self) -> float:
+        """Prefill GPUs for one decode GPU."""
+        return self.prefill.gpus / self.decode.gpus
+
+    @property
+    def engines(self) -> Engines:
+        """The sizes of its engines."""
+        return Engines(self.prefill.gpus_per_worker, self.decode.gpus_per_worker)
+
+    def __str__(self) -> str:
+        return f"{self.prefill} GPUs prefill, {self.decode} GPUs decode"
+
+
+@dataclass(frozen=True)
+class Engines:
+    """GPUs of one engine of each role."""
+
+    prefill: int
+    decode: int
+
+    def split(self, prefill: int, decode: int) -> Split:
+        """So many of them."""
+        return Split(Side(prefill, self.prefill), Side(decode, self.decode))
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What a split can serve, in requests a second.
+
+    `kind` says what `requests_per_second` is. With both rates measured at their limit, or with the known one below the other,
+    it is the capacity. An upper bound counts only the role whose rate is known; a lower bound has none and says what was reached.
+    `optimum` is the ratio of prefill to decode GPUs at which neither waits for the other.
+    """
+
+    prefill_requests: float
+    decode_requests: float
+    requests_per_second: float
+    at_least: float
+    kind: Kind
+    bound_by: Bound
+    ratio: float
+    optimum: Span
+    optimum_workers: float
+
+    @property
+    def off(self) -> float:
+        """How far the ratio is from the optimum, as a factor of at least 1."""
+        return max(self.ratio / self.optimum.mid, self.optimum.mid / self.ratio)
+
+
+def role_requests(split: Split, rates: Rates, workload: Workload) -> tuple[float, float]:
+    """Requests a second that prefill and decode can each serve."""
+    prefill = split.prefill.gpus * rates.prefill.tokens_per_second_per_gpu / workload.prefilled_tokens
+    return prefill, split.decode.gpus * rates.decode.tokens_per_second_per_gpu / workload.output_tokens
+
+
+def optimum_ratio(rates: Rates, workload: Workload) -> Span:
+    """Prefill GPUs for one decode GPU at balance: `ISL*(1-hit)*Rd / (OSL*Rp)`, with the error of the rates."""
+    mid = workload.prefilled_tokens * rates.decode.tokens_per_second_per_gpu / (workload.output_tokens * rates.prefill.tokens_per_second_per_gpu)
+    if rates.saturated:
+        return Span(mid * (1 - MEASURED_BAND), mid, mid * (1 + MEASURED_BAND))
+    return Span(mid / UNKNOWN_BAND, mid, mid * UNKNOWN_BAND)
+
+
+def balance(split: Split, rates: Rates, workload: Workload) -> Balance:
+    """What the split can serve, which role bounds it, and how far it is from the optimum."""
+    prefill, decode = role_requests(split, rates, workload)
+    sides: list[tuple[float, Bound]] = [(prefill, "prefill"), (decode, "decode")]
+    known = [side for side, rate in zip(sides, (rates.prefill, rates.decode), strict=True) if rate.saturated]
+    floor = min(sides)
+    served, bound_by = min(known) if known else floor
+    kind: Kind = "lower bound" if not known else "capacity" if served <= floor[0] else "upper bound"
+    optimum = optimum_ratio(rates, workload)
+    workers = optimum.mid * split.decode.gpus_per_worker / split.prefill.gpus_per_worker
+    return Balance(prefill, decode, served, floor[0], kind, bound_by, split.ratio, optimum, workers)
+
+
+def best_split(rates: Rates, workload: Workload, engines: Engines, gpus: int) -> Split:
+    """Whole engines of the given sizes within so many GPUs that serve most; among equals the split with fewest GPUs.
+
+    Raises BalanceError when the GPUs are too few for one engine of each role.
+    """
+    if gpus < engines.prefill + engines.decode:
+        raise BalanceError(f"{gpus} GPUs are too few for an engine of {engines.prefill} and one of {engines.decode} GPUs")
+    prefill, decode = role_requests(engines.split(1, 1), rates, workload)
+    choices = range(1, (gpus - engines.decode) // engines.prefill + 1)
+    most = max(min(p * prefill, (gpus - p * engines.prefill) // engines.decode * decode) for p in choices)
+    return engines.split(_at_least(most, prefill), _at_least(most, decode))
+
+
+def split_for(rates: Rates, workload: Workload, engines: Engines, wanted: float, utilisation: float = TARGETS[0]) -> Split:
+    """Fewest whole engines that serve `wanted` requests a second at no more than this utilisation of either role."""
+    if not (wanted > 0 and 0 < utilisation <= 1):
+        raise BalanceError(f"{wanted:g} requests/s at a utilisation of {utilisation:g}: wanted must be above 0, utilisation at most 1")
+    prefill, decode = role_requests(engines.split(1, 1), rates, workload)
+    return engines.split(_at_least(wanted / utilisation, prefill), _at_least(wanted / utilisation, decode))
+
+
+def waiting_factor(utilisation: float) -> float:
+    """Mean time in the queue as a multiple of the service time, `x/(2(1-x))` of an M/D/1 queue; infinite from 1 on."""
+    if utilisation < 0:
+        raise BalanceError(f"a utilisation of {utilisation:g}: it cannot be negative")
+    return utilisation / (2 * (1 - utilisation)) if utilisation < 1 else math.inf
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """How busy both roles are at a wanted rate, and how much more the layout may take.
+
+    The wait is the mean of one M/D/1 queue an engine, so a router that knows the queues does better. It is no forecast of TTFT:
+    that also holds the prompt's own calculation, the transfer and the first decode step, and its tail is not known (planning.md 7.5).
+    """
+
+    wanted: float
+    prefill_utilisation: float
+    decode_utilisation: float
+    prefill_seconds: float
+    prefill_wait_seconds: float | None
+    at_targets: tuple[tuple[float, float], ...]
+
+    @property
+    def utilisation(self) -> float:
+        """Of the busier role."""
+        return max(self.prefill_utilisation, self.decode_utilisation)
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether a queue grows without end."""
+        return self.utilisation >= 1
+
+
+def headroom(split: Split, rates: Rates, workload: Workload, wanted: float) -> Headroom:
+    """Utilisation of both roles at `wanted` requests a second, the mean wait of a prompt (None when overloaded), and the rates at `TARGETS`.
+
+    Rates that are only known to be at least so high give a utilisation that is at most so high.
+    """
+    if not (wanted >= 0 and math.isfinite(wanted)):
+        raise BalanceError(f"{wanted:g} requests/s: it cannot be negative")
+    prefill, decode = role_requests(split, rates, workload)
+    service = split.prefill.workers / prefill
+    factor = waiting_factor(wanted / prefill)
+    wait = service * factor if math.isfinite(factor) else None
+    targets = tuple((target, target * min(prefill, decode)) for target in TARGETS)
+    return Headroom(wanted, wanted / prefill, wanted / decode, service, wait, targets)
+
+
+def _at_least(wanted: float, each: float) -> int:
+    # two ways to the same product differ in their last digit, which must not cost an engine
+    return max(1, math.ceil(wanted / each * (1 - ROUNDING)))

@@ -1,0 +1,143 @@
+"""Measured rates of prefill and decode: what planning calculates with, because no model of kernels predicts them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+REACH = 2.0
+"""How far from the measured prompt lengths a rate still holds, as a factor (planning.md 7.2)."""
+CLOSE_TO_LIMIT = 0.9
+"""A run whose time per token is at least this part of the limit was measured at the limit: tighter is within a run's own scatter."""
+
+
+class BalanceError(ValueError):
+    """The figures that were given cannot answer the question; the text says which are missing or wrong."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A number with its error bars."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Mean request: prompt and answer in tokens, and the share of the prompt that the prefix cache holds already.
+
+    Raises BalanceError for lengths below 1 and shares outside [0, 1).
+    """
+
+    input_tokens: float
+    output_tokens: float
+    prefix_hit: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.input_tokens >= 1 and self.output_tokens >= 1 and math.isfinite(self.input_tokens + self.output_tokens)):
+            raise BalanceError(f"a request of {self.input_tokens:g} prompt and {self.output_tokens:g} answer tokens: both must be at least 1")
+        if not 0 <= self.prefix_hit < 1:
+            raise BalanceError(f"a prefix hit of {self.prefix_hit:g}: it is a share, at least 0 and below 1")
+
+    @property
+    def prefilled_tokens(self) -> float:
+        """Prompt tokens that prefill has to calculate."""
+        return self.input_tokens * (1 - self.prefix_hit)
+
+
+@dataclass(frozen=True)
+class MeasuredRate:
+    """Tokens a second and GPU at a mean prompt length: prompt tokens on prefill, answer tokens on decode at the wanted time per token.
+
+    `saturated` is false when the run was held back by something else (too few clients, or the other role): the true rate is then
+    at least this one. Raises BalanceError for figures that are not above 0.
+    """
+
+    input_tokens: float
+    tokens_per_second_per_gpu: float
+    saturated: bool = True
+
+    def __post_init__(self) -> None:
+        for value in (self.input_tokens, self.tokens_per_second_per_gpu):
+            if not (value > 0 and math.isfinite(value)):
+                raise BalanceError(f"a rate of {self.tokens_per_second_per_gpu:g} tokens/s/GPU at {self.input_tokens:g} tokens: both must be above 0")
+
+
+@dataclass(frozen=True)
+class RateCurve:
+    """Rates of one role by prompt length, ascending; of several runs at one length the fastest counts. Raises BalanceError without points."""
+
+    points: tuple[MeasuredRate, ...]
+
+    def __init__(self, points: Iterable[MeasuredRate]) -> None:
+        best: dict[float, MeasuredRate] = {}
+        for point in sorted(points, key=lambda p: (p.tokens_per_second_per_gpu, p.saturated)):
+            best[point.input_tokens] = point
+        if not best:
+            raise BalanceError("no rates: measure tokens a second and GPU at the mean prompt length")
+        object.__setattr__(self, "points", tuple(best[length] for length in sorted(best)))
+
+    def at(self, input_tokens: float) -> MeasuredRate:
+        """The rate at a prompt length, linear in its logarithm between two points, and that of the nearest point outside of them.
+
+        Raises BalanceError further than a factor of 2 from the shortest and longest measured length.
+        """
+        low, high = self.points[0], self.points[-1]
+        if not low.input_tokens / REACH <= input_tokens <= high.input_tokens * REACH:
+            lengths = " to ".join(f"{n:.0f}" for n in dict.fromkeys((low.input_tokens, high.input_tokens)))
+            raise BalanceError(
+                f"no rate for prompts of {input_tokens:.0f} tokens: measured at {lengths}, and a rate is not carried further than a factor of "
+                f"{REACH:g}; measure one at {input_tokens:.0f}"
+            )
+        if input_tokens <= low.input_tokens or input_tokens >= high.input_tokens:
+            end = low if input_tokens <= low.input_tokens else high
+            return MeasuredRate(input_tokens, end.tokens_per_second_per_gpu, end.saturated)
+        after = next(i for i, p in enumerate(self.points) if p.input_tokens >= input_tokens)
+        a, b = self.points[after - 1], self.points[after]
+        part = math.log(input_tokens / a.input_tokens) / math.log(b.input_tokens / a.input_tokens)
+        rate = a.tokens_per_second_per_gpu * (1 - part) + b.tokens_per_second_per_gpu * part
+        return MeasuredRate(input_tokens, rate, a.saturated and b.saturated)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of both roles at one workload's prompt length."""
+
+    prefill: MeasuredRate
+    decode: MeasuredRate
+
+    @property
+    def saturated(self) -> bool:
+        """Whether both were measured at their limit."""
+        return self.prefill.saturated and self.decode.saturated
+
+
+def rates_at(prefill: RateCurve, decode: RateCurve, workload: Workload) -> Rates:
+    """Both rates at the workload's prompt length. Raises BalanceError where one is not known."""
+    return Rates(prefill.at(workload.input_tokens), decode.at(workload.input_tokens))
+
+
+def batch_limit(max_num_seqs: int, kv_tokens: float, workload: Workload) -> int:
+    """Requests that one decode engine holds at once: `min(max_num_seqs, KV tokens / (ISL + OSL/2))` (planning.md 7.2).
+
+    A request in flight holds its prompt and on average half of its answer; `kv_tokens` is of the whole engine.
+    Raises BalanceError when not even one request fits.
+    """
+    needed = workload.input_tokens + workload.output_tokens / 2
+    limit = min(max_num_seqs, math.floor(kv_tokens / needed))
+    if limit < 1:
+        raise BalanceError(f"a KV cache of {kv_tokens:.0f} tokens and {max_num_seqs} sequences hold no request of {needed:.0f} tokens")
+    return limit
+
+
+def cap_by_batch(rate: MeasuredRate, batch: int, tpot_seconds: float, engine_gpus: int) -> MeasuredRate:
+    """A decode rate, lowered to what an engine of so many GPUs gives with a full batch: `batch / TPOT`. TPOT in seconds."""
+    if batch < 1 or tpot_seconds <= 0 or engine_gpus < 1:
+        raise BalanceError(f"a batch of {batch} at {tpot_seconds:g} s a token on {engine_gpus} GPUs: all must be above 0")
+    most = batch / tpot_seconds / engine_gpus
+    if rate.tokens_per_second_per_gpu < most:
+        return rate
+    return MeasuredRate(rate.input_tokens, most, saturated=True)

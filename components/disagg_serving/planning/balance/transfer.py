@@ -1,0 +1,135 @@
+"""Moving the KV cache from prefill to decode: bytes, time and load of the network in three scenarios.
+
+Source: planning.md 4. The achieved bandwidth is not known before it is measured, so there are scenarios and no forecast.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ...catalog.entries import Instance
+from .rates import BalanceError, Workload
+
+GOOD, TYPICAL = 0.9, 0.45
+"""Part of a GPU's EFA share: the best that is measured between two nodes reaches 0.97, production transfers far less (planning.md 4)."""
+TCP_GB_PER_SECOND = (0.5, 5.0)
+"""GB/s a node without EFA: NIXL over TCP by UCX and by UCCL (llm-d blog 2026-06-23: 0.55 and 4.9)."""
+GIGABIT_BYTES = 1e9 / 8
+
+ScenarioName = Literal["good", "typical", "tcp"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The engines of one role as the network sees them.
+
+    `gpus` are those that hold one request's KV: the tensor-parallel size. With data parallelism each rank is an engine here.
+    """
+
+    instance: Instance
+    engines: int
+    gpus: int
+
+    @property
+    def nodes(self) -> float:
+        """Nodes that its engines fill; a part of one when they leave room, since the rest of the node's network may be used by others."""
+        return self.engines * self.gpus / self.instance.gpu.count
+
+
+@dataclass(frozen=True)
+class KvBytes:
+    """KV of one request. `total` is one copy of all layers; on the wire go `copies` of it, an equal part to each decode GPU."""
+
+    total: float
+    copies: float
+
+    @property
+    def wire(self) -> float:
+        """Bytes that leave prefill."""
+        return self.total * self.copies
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One assumption about the network; low and high are equal but for TCP. Seconds of one request's transfer when nothing else is moved.
+
+    `load` is the busy part of the narrowest link at the wanted rate (None without one), `saturation` the requests a second that fill it.
+    """
+
+    name: ScenarioName
+    seconds: tuple[float, float]
+    load: tuple[float, float] | None
+    saturation: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class KvTransfer:
+    """What the transfer of one request costs. `efa` is false where EFA does not reach GPU memory: then TCP is the only scenario."""
+
+    kv: KvBytes
+    efa: bool
+    scenarios: tuple[Scenario, ...]
+
+    def scenario(self, name: ScenarioName) -> Scenario | None:
+        """A scenario by name; None where it cannot happen."""
+        return next((s for s in self.scenarios if s.name == name), None)
+
+    @property
+    def expected(self) -> Scenario:
+        """The typical scenario, or TCP where there is no other."""
+        return self.scenario("typical") or self.scenarios[-1]
+
+
+def efa_share(instance: Instance) -> float:
+    """Line rate in bytes a second of the EFA devices that belong to one GPU; 50e9 on p5, p5e, p5en and p6-b200."""
+    return instance.efa.count * instance.efa.gbps_each * GIGABIT_BYTES / instance.gpu.count
+
+
+def mla_copies(decode_tensor_parallel: int) -> float:
+    """Copies with multi-head latent attention: each decode rank pulls the whole latent (planning.md 4)."""
+    return float(decode_tensor_parallel)
+
+
+def head_copies(kv_heads: int, decode_tensor_parallel: int) -> float:
+    """Copies with grouped-query attention: 1 while each rank has heads of its own, else heads are repeated."""
+    return max(1.0, decode_tensor_parallel / kv_heads)
+
+
+def kv_bytes(workload: Workload, bytes_per_token: float, copies: float = 1.0, *, decode_has_prefix: bool = False) -> KvBytes:
+    """KV of a mean prompt from the bytes of one token over all layers and heads, one copy.
+
+    The prefix cache that counts here is the decoder's: what prefill found in its own cache still has to be moved.
+    """
+    if bytes_per_token <= 0 or copies < 1:
+        raise BalanceError(f"{bytes_per_token:g} bytes a token in {copies:g} copies: bytes must be above 0 and copies at least 1")
+    tokens = workload.prefilled_tokens if decode_has_prefix else workload.input_tokens
+    return KvBytes(bytes_per_token * tokens, copies)
+
+
+def kv_transfer(
+    kv: KvBytes, prefill: Endpoint, decode: Endpoint, requests_per_second: float | None = None, *, efa_in_pods: bool = True
+) -> KvTransfer:
+    """Time and load in the scenarios good, typical and TCP. The slower end counts: a prefill of one GPU feeds all ranks of its decoder.
+
+    `efa_in_pods` is false where the image has no libfabric or the pods no devices.
+    """
+    ends = (prefill, decode)
+    efa = efa_in_pods and all(e.instance.gpu_direct_rdma for e in ends)
+    found: list[Scenario] = []
+    if efa:
+        seconds = max(kv.wire / e.gpus / efa_share(e.instance) for e in ends)
+        saturation = min(e.engines * e.gpus * efa_share(e.instance) / kv.wire for e in ends)
+        names: tuple[tuple[ScenarioName, float], ...] = (("good", GOOD), ("typical", TYPICAL))
+        for name, part in names:
+            found.append(_scenario(name, (seconds / part, seconds / part), (saturation * part, saturation * part), requests_per_second))
+    slow, fast = (rate * 1e9 for rate in TCP_GB_PER_SECOND)
+    nodes = min(math.ceil(e.nodes) for e in ends)
+    found.append(_scenario("tcp", (kv.wire / fast, kv.wire / slow), (nodes * slow / kv.wire, nodes * fast / kv.wire), requests_per_second))
+    return KvTransfer(kv, efa, tuple(found))
+
+
+def _scenario(name: ScenarioName, seconds: tuple[float, float], saturation: tuple[float, float], wanted: float | None) -> Scenario:
+    load = None if wanted is None else (wanted / saturation[1], wanted / saturation[0])
+    return Scenario(name, seconds, load, saturation)

@@ -1,0 +1,130 @@
+"""What the memory of one engine depends on, and which models can be calculated at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...catalog.entries import Model
+from ...catalog.hf_config import GQA, MLA, SUPPORTED
+from ...errors import Finding, Level, SpecError
+from .calibration import Calibration
+from .constants import batch_defaults, release
+
+GIB = 2**30
+BLACKWELL_GIB = 160
+"""GPUs of the catalogue with more memory than this (as torch sees it) are Blackwell; vLLM's own defaults change at the same size."""
+KV_DTYPES = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
+WIDE_RANKS = 8
+"""From so many ranks on, experts over data-parallel engines count as wide EP, whose buffers are a class of their own."""
+
+
+@dataclass(frozen=True)
+class EngineShape:
+    """Everything that the memory of one engine depends on.
+
+    `gpu_memory_gib` is what torch sees of one GPU (catalogue: memoryGiBTorch), `max_model_len` the longest sequence in tokens (None: the
+    model's context), `nodes` the nodes that one engine spans, `speculative` whether the model's own MTP layers draft, `nixl` whether the
+    engine moves KV over NIXL. None of `block_size`, `max_num_batched_tokens` and `max_num_seqs` means vLLM's default; None of `blackwell`
+    means that the GPU's memory tells. Raises SpecError for numbers that no engine has.
+    """
+
+    facts: Model
+    engine_version: str
+    gpu_memory_gib: float
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+    decode_context_parallel: int = 1
+    nodes: int = 1
+    max_model_len: int | None = None
+    gpu_memory_utilization: float = 0.9
+    kv_cache_dtype: str = "auto"
+    block_size: int | None = None
+    max_num_batched_tokens: int | None = None
+    speculative: bool = False
+    nixl: bool = False
+    calibration: Calibration | None = None
+    max_num_seqs: int | None = None
+    blackwell: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no engine has."""
+        release(self.engine_version)
+        counts = {
+            "tensorParallel": self.tensor_parallel,
+            "pipelineParallel": self.pipeline_parallel,
+            "dataParallel": self.data_parallel,
+            "decodeContextParallel": self.decode_context_parallel,
+            "nodes": self.nodes,
+            "maxModelLen": self.max_model_len,
+            "blockSize": self.block_size,
+            "maxNumBatchedTokens": self.max_num_batched_tokens,
+            "maxNumSeqs": self.max_num_seqs,
+        }
+        wrong = [_refused(name, "is too small", value, "1 and more") for name, value in counts.items() if value is not None and value < 1]
+        if not (math.isfinite(self.gpu_memory_gib) and self.gpu_memory_gib > 0):
+            wrong.append(_refused("gpuMemoryGiB", "is no amount of memory", self.gpu_memory_gib, "above 0"))
+        if not 0 < self.gpu_memory_utilization <= 1:
+            wrong.append(_refused("gpuMemoryUtilization", "is no share", self.gpu_memory_utilization, "above 0, at most 1"))
+        if self.pipeline_parallel > self.facts.layers:
+            wrong.append(_refused("pipelineParallel", "has stages without layers", self.pipeline_parallel, f"at most {self.facts.layers}"))
+        if self.kv_cache_dtype not in KV_DTYPES or (self.kv_cache_dtype == "fp8_ds_mla" and self.facts.indexer is None):
+            allowed = [d for d in KV_DTYPES if d != "fp8_ds_mla" or self.facts.indexer is not None]
+            wrong.append(_refused("kvCacheDtype", "is not a KV dtype whose size is known for this model", self.kv_cache_dtype, ", ".join(allowed)))
+        if wrong:
+            raise SpecError(wrong)
+
+    @property
+    def model_len(self) -> int:
+        """Longest sequence in tokens."""
+        return self.max_model_len or self.facts.context_length
+
+    @property
+    def on_blackwell(self) -> bool:
+        """Whether the GPU is of the Blackwell generation, where vLLM chooses other kernels."""
+        return self.gpu_memory_gib >= BLACKWELL_GIB if self.blackwell is None else self.blackwell
+
+    @property
+    def batched_tokens(self) -> int:
+        """Tokens of one engine step."""
+        return self.max_num_batched_tokens or batch_defaults(self.gpu_memory_gib, self.engine_version)[0]
+
+    @property
+    def sequence_slots(self) -> int:
+        """Sequences of one engine step."""
+        return min(self.max_num_seqs or batch_defaults(self.gpu_memory_gib, self.engine_version)[1], self.batched_tokens)
+
+    @property
+    def expert_ranks(self) -> int:
+        """GPUs over which the routed experts are spread, whole or sliced: vLLM flattens tensor and data parallelism for them."""
+        return self.tensor_parallel * self.data_parallel
+
+    @property
+    def wide_experts(self) -> bool:
+        """Whether it is wide EP: whole experts over many data-parallel ranks."""
+        return self.facts.moe is not None and self.expert_parallel and self.data_parallel > 1 and self.expert_ranks >= WIDE_RANKS
+
+
+def unknown_architecture(facts: Model) -> Finding | None:
+    """The finding for a model whose attention is not known, or None: its memory is then refused and never guessed.
+
+    Known are the classes of catalog/hf_config.py, each with the facts that its kind of attention needs.
+    """
+    name = facts.architecture
+    if name not in SUPPORTED:
+        message = "is an architecture whose memory is not known here"
+        return _refused("architecture", message, name, ", ".join(sorted(SUPPORTED)), f"see what {name} keeps per token before it is added")
+    if (name in MLA) != (facts.mla is not None):
+        kind = "latent attention (mla)" if name in MLA else "grouped-query attention, without mla"
+        return _refused("mla", f"does not go with {name}, which has {kind}", None, "the facts of the model's config.json")
+    if name in GQA and facts.indexer is not None:
+        return _refused("indexer", f"does not go with {name}, which has no sparse attention", None, "no indexer")
+    if facts.sliding_window is not None and (name in MLA or facts.sliding_window.layers > facts.layers):
+        return _refused("slidingWindow", f"does not go with {name} of {facts.layers} layers", facts.sliding_window.layers, "fewer layers, and no mla")
+    return None
+
+
+def _refused(path: str, message: str, value: object, allowed: str, fix: str = "") -> Finding:
+    return Finding("engine-shape" if path != "architecture" else "unknown-architecture", Level.ERROR, path, message, value, allowed, fix)

@@ -1,0 +1,70 @@
+"""What each role of a layout can hold, as rules, plan, command line and stack output show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import SpecError
+from .fit import Calibration, Capacity, EngineShape, capacity, unknown_architecture
+from .shapes import Group, Layout, block_size_of
+
+KIND = {"server": "aggregated"}
+
+
+def shape_of(group: Group) -> EngineShape:
+    """What the memory of one engine of a group depends on. Raises SpecError for numbers that no engine has."""
+    served, role, model = group.served, group.spec, group.served.spec
+    measured = role.calibration
+    return EngineShape(
+        facts=served.facts,
+        engine_version=served.engine.version,
+        gpu_memory_gib=group.instance.gpu.memory_gib_torch,
+        tensor_parallel=role.tensor_parallel,
+        pipeline_parallel=role.pipeline_parallel,
+        expert_parallel=role.expert_parallel,
+        nodes=group.size,
+        max_model_len=served.max_model_len,
+        gpu_memory_utilization=role.gpu_memory_utilization or model.gpu_memory_utilization,
+        kv_cache_dtype=model.kv_cache_dtype,
+        block_size=block_size_of(group),
+        max_num_batched_tokens=role.max_num_batched_tokens,
+        max_num_seqs=role.max_num_seqs,
+        speculative=model.speculative is not None,
+        nixl=model.disaggregated,
+        calibration=Calibration(measured.weights_gib, measured.kv_cache_gib, measured.kv_cache_tokens) if measured else None,
+    )
+
+
+def capacity_of(group: Group) -> Capacity | None:
+    """What one engine of a group can hold; None where the model's attention is not known or the figures describe no engine."""
+    if unknown_architecture(group.served.facts) is not None:
+        return None
+    try:
+        return capacity(shape_of(group))
+    except SpecError:
+        return None
+
+
+def capacities(layout: Layout) -> list[dict[str, Any]]:
+    """An entry a role with the keys of `plan --format json`; roles whose memory is not known are left out."""
+    found = ((g, capacity_of(g)) for g in layout.groups)
+    return [entry(g.served.spec.name, KIND.get(g.role, g.role), c) for g, c in found if c is not None]
+
+
+def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:
+    """One capacity entry: GiB a GPU, bytes a token and GPU, tokens and requests of one engine, with error bars."""
+    return {
+        "model": model,
+        "role": role,
+        "perGpu": {
+            "budgetGiB": round(result.budget_gib, 2),
+            "weightsGiB": result.weights_gib.as_dict(),
+            "overheadGiB": result.overhead_gib.as_dict(),
+            "kvGiB": result.kv_gib.as_dict(),
+        },
+        "kvBytesPerTokenPerGpu": result.kv_bytes_per_token_per_gpu,
+        "kvTokens": result.kv_tokens.as_dict(),
+        "maxConcurrency": result.max_concurrency.as_dict(),
+        "fits": str(result.fits),
+        "longestRequest": result.longest_fitting,
+    }

@@ -1,0 +1,48 @@
+"""Rules about traffic: is there enough of each role, and is a split the better choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import Level
+from ..balance import BalanceError, advice
+from ..forecast import situation_of
+from .registry import Fault, Stage, Subject, rule
+
+BUSY = 0.7
+"""Utilisation of prefill above which waiting grows fast: 1.2 service times at 0.7, 4.5 at 0.9 (M/D/1)."""
+
+
+@rule("load", Level.WARNING, Stage.LAYOUT, "disagg-serving: planning/balance, from measured rates; M/D/1 for the waiting time")
+def load(s: Subject) -> Iterator[Fault]:
+    """With measured rates, both roles carry the expected traffic with some head-room, and neither is far from the best ratio."""
+    for served in s.served if s.layout else ():
+        path, wanted = f"{served.path}.workload", served.spec.workload
+        try:
+            known = situation_of(s.layout, served) if s.layout else None
+        except BalanceError as problem:
+            yield Fault(
+                f"{served.path}.prefill.measuredRates", f"cannot be used: {problem}", None, "a rate at about this prompt length", "measure one"
+            )
+            continue
+        if known is None or known.room is None or wanted is None:
+            continue
+        for role, share in (("prefill", known.room.prefill_utilisation), ("decode", known.room.decode_utilisation)):
+            if share > BUSY:
+                message = f"keeps {role} busy {share:.0%} of the time"
+                most = wanted.requests_per_second * BUSY / share
+                yield Fault(path, message, wanted.requests_per_second, f"at most {most:.3g} requests/s here", f"raise {role}.replicas")
+        for note in advice(known).notes:
+            yield Fault(path, note.text, None, "", "", Level.INFO)
+
+
+@rule("aggregated-better", Level.INFO, Stage.LAYOUT, "public runs of llm-d, AWS and Dynamo (planning/balance/advice.py)")
+def aggregated_better(s: Subject) -> Iterator[Fault]:
+    """Where public runs speak for one role that does both, the plan says so: a split buys steady answers, not throughput."""
+    for served in s.served if s.layout else ():
+        try:
+            known = situation_of(s.layout, served) if s.layout else None
+        except BalanceError:
+            continue
+        if known is not None and (found := advice(known)).better == "aggregated":
+            yield Fault(served.path, str(found), None, "server, or prefill and decode", "")

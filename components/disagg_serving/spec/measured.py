@@ -1,0 +1,22 @@
+"""What was measured on a running engine; with it, planning calculates instead of estimating."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from .base import Count, Positive, Spec
+
+
+class CalibrationSpec(Spec):
+    """Memory of a start of this very engine, from its log (`disagg fit --log FILE` reads one)."""
+
+    weights_gib: Positive = Field(..., alias="weightsGiB", description="GiB a GPU after `Model loading took`; of the fullest rank.")
+    kv_cache_gib: Positive = Field(..., alias="kvCacheGiB", description="GiB a GPU after `Available KV cache memory`; of the emptiest rank.")
+    kv_cache_tokens: Count | None = Field(None, description="Tokens after `GPU KV cache size`. Default: calculated from kvCacheGiB.")
+
+
+class RateSpec(Spec):
+    """A measured rate: prompt tokens a second of a prefill GPU, or answer tokens a second of a decode GPU at the wanted pace."""
+
+    input_tokens: Count = Field(..., description="Mean prompt length of the run.")
+    tokens_per_second_per_gpu: Positive = Field(..., alias="tokensPerSecondPerGPU", description="Tokens a second and GPU, saturated.")

@@ -1,0 +1,107 @@
+"""Models that do not fit the memory of their GPUs, and engines that cannot be cut as asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from factories import aggregated, environment, model, role
+
+from .case import DECODE, SERVER, Case, one, server
+
+CONTEXT = "models[0].maxModelLen"
+
+
+def large(**overrides: Any) -> dict[str, Any]:
+    """An environment with GLM-5 in server mode on a p5.48xlarge."""
+    return environment(aggregated(model="glm-5-fp8", server=role(tensorParallel=8, **overrides)))
+
+
+def both(prefill: int, decode: int, **overrides: Any) -> dict[str, Any]:
+    """An environment whose roles have these numbers of GPUs an engine."""
+    return one(prefill=role(tensorParallel=prefill), decode=role(tensorParallel=decode), **overrides)
+
+
+PLANNING_CASES = [
+    Case(
+        "744B on one node of 80 GB",
+        large(),
+        f"{SERVER}.tensorParallel",
+        "8",
+        "tensorParallel 8 with pipelineParallel 2 on p5.48xlarge; tensorParallel 8 on p5e.48xlarge; tensorParallel 8 on p5en.48xlarge",
+        "use tensorParallel 8 with pipelineParallel 2 on p5.48xlarge",
+        says="88.1 to 95.3 GiB of weights",
+    ),
+    Case(
+        "744B split on nodes of 80 GB",
+        environment(model(model="glm-5-fp8", prefill=role(tensorParallel=8), decode=role(tensorParallel=8))),
+        f"{DECODE}.tensorParallel",
+        "8",
+        "tensorParallel 8 on p6-b200.48xlarge",
+        says="does not fit p5.48xlarge",
+    ),
+    Case(
+        "unquantized 70B on two GPUs",
+        one(model="llama-3.3-70b-instruct"),
+        CONTEXT,
+        "131072",
+        "tensorParallel 4 on p5.48xlarge",
+        "use tensorParallel 4 on p5.48xlarge",
+    ),
+    Case(
+        "context beyond the cache",
+        environment(aggregated(model="qwen3-32b", server=role(tensorParallel=1))),
+        CONTEXT,
+        "",
+        "at most",
+        "set maxModelLen",
+        says="is more than the KV cache of server holds",
+    ),
+    Case(
+        "a million tokens on one node",
+        environment(model(model="glm-5.2-fp8", **{r: role(instanceType="p5en.48xlarge", tensorParallel=8) for r in ("prefill", "decode")})),
+        CONTEXT,
+        "",
+        "at most",
+        "set maxModelLen",
+        says="is more than the KV cache",
+    ),
+    Case("prefill with more GPUs than KV heads", both(16, 8), f"{DECODE}.tensorParallel", "8", "16 or more", "use 16, or lower prefill's to 8"),
+    Case(
+        "experts cut inside a block",
+        environment(aggregated(model="qwen3-235b-a22b-instruct-fp8", maxModelLen=4096, server=role(tensorParallel=8))),
+        f"{SERVER}.tensorParallel",
+        "8",
+        "1, 2, 4",
+        "set expertParallel: true",
+    ),
+    Case(
+        "exchange that needs InfiniBand",
+        environment(
+            aggregated(
+                model="glm-5-fp8",
+                maxModelLen=65536,
+                server=role(tensorParallel=8, pipelineParallel=2),
+                extraArgs=["--all2all-backend=pplx"],
+            )
+        ),
+        "models[0].extraArgs[0]",
+        "pplx",
+        "allgather_reducescatter",
+        "leave the flag out",
+    ),
+    Case(
+        "certificate of another region",
+        one(gateway={"certificateArn": "arn:aws:acm:eu-west-1:123456789012:certificate/a"}),
+        "models[0].gateway.certificateArn",
+        "eu-west-1",
+        "a certificate of us-east-1",
+        "make one there",
+    ),
+    Case(
+        "rate for another prompt length",
+        server(measuredRates=[{"inputTokens": 0, "tokensPerSecondPerGPU": 1}]),
+        f"{SERVER}.measuredRates[0].inputTokens",
+        "0",
+    ),
+    Case("calibration without KV", server(calibration={"weightsGiB": 30}), f"{SERVER}.calibration.kvCacheGiB", says="is required"),
+]

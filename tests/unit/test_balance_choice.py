@@ -1,0 +1,273 @@
+"""Around the balance: KV transfer, placement search, bounds without rates, and advice."""
+
+from __future__ import annotations
+
+import pytest
+from disagg_serving.catalog import Catalog
+from disagg_serving.planning.balance import (
+    BalanceError,
+    Endpoint,
+    MeasuredPoint,
+    MeasuredRate,
+    Objective,
+    RateCurve,
+    Rates,
+    Side,
+    Situation,
+    Split,
+    Step,
+    Workload,
+    advice,
+    decode_step,
+    decode_tokens,
+    efa_share,
+    head_copies,
+    headroom,
+    kv_bytes,
+    kv_transfer,
+    mla_copies,
+    off_balance,
+    prefill_tokens,
+    rates_at,
+    search,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+CATALOG = Catalog()
+P5, SMALL = CATALOG.instances["p5.48xlarge"], CATALOG.instances["p5.4xlarge"]
+GPU = P5.gpu
+LONG = Workload(8192, 1024)
+RATES = Rates(MeasuredRate(8192, 3000), MeasuredRate(8192, 750))
+"""Balanced at two prefill GPUs for one of decode."""
+
+lengths = st.integers(1, 200_000).map(float)
+speeds = st.floats(1, 50_000)
+workloads = st.builds(Workload, lengths, lengths, st.floats(0, 0.95))
+
+
+def split(prefill: int, decode: int, size: int = 8) -> Split:
+    """So many engines of one size."""
+    return Split(Side(prefill, size), Side(decode, size))
+
+
+def point(role: str, form: str, gpus: int, rate: float, latency: float | None = None) -> MeasuredPoint:
+    """A measured point; role by its first letter."""
+    return MeasuredPoint("prefill" if role == "p" else "decode", form, gpus, rate, latency)
+
+
+@pytest.mark.parametrize(
+    ("instance", "share"), [("p5.48xlarge", 50), ("p5en.48xlarge", 50), ("p6-b200.48xlarge", 50), ("p6-b300.48xlarge", 100), ("p5.4xlarge", 12.5)]
+)
+def test_share_of_a_gpu(instance: str, share: float) -> None:
+    """planning.md 4: GB/s by the catalogue's devices and line rate."""
+    assert efa_share(CATALOG.instances[instance]) == share * 1e9
+
+
+@pytest.mark.parametrize(
+    ("per_token", "copies", "gpus", "gigabytes", "milliseconds"),
+    [
+        (327_680, 1.0, 1, 2.68, 60),
+        (327_680, head_copies(8, 8), 8, 2.68, 7.5),
+        (192_512, head_copies(4, 4), 4, 1.58, 8.8),
+        (70_272, mla_copies(8), 8, 0.58, 12.8),
+        (61_464, mla_copies(8), 8, 0.50, 11),
+    ],
+    ids=["llama-tp1", "llama-tp8", "qwen3-235b-tp4", "deepseek-v3-tp8", "glm-5-fp8-tp8"],
+)
+def test_times_of_the_reference(per_token: float, copies: float, gpus: int, gigabytes: float, milliseconds: float) -> None:
+    """planning.md 4, table of 8K prompts at 45 GB/s for each GPU."""
+    kv = kv_bytes(LONG, per_token, copies)
+    end = Endpoint(P5, 1, gpus)
+    good = kv_transfer(kv, end, end).scenario("good")
+    assert good is not None
+    assert kv.total / 1e9 == pytest.approx(gigabytes, abs=0.006)
+    assert good.seconds[0] * 1e3 == pytest.approx(milliseconds, rel=0.02)
+    assert good.load is None
+
+
+def test_load_and_saturation() -> None:
+    """GLM-5 in bf16 with 8K: 55 requests/s fill a GPU's share at 45 GB/s; TCP of 0.55 GB/s needs 1.5 s for one."""
+    end = Endpoint(P5, 2, 8)
+    found = kv_transfer(kv_bytes(LONG, 100_152, mla_copies(8)), end, end, requests_per_second=11)
+    good, typical, tcp = found.scenarios
+    assert good.saturation[0] == pytest.approx(2 * 55, rel=0.01)
+    assert good.load == pytest.approx((0.1, 0.1), rel=0.01)
+    assert typical.seconds[0] == pytest.approx(2 * good.seconds[0])
+    assert tcp.seconds == pytest.approx((8 * 0.164, 8 * 1.64), rel=0.01)
+    assert found.expected is typical
+    assert tcp.saturation == pytest.approx((2 * 0.5 / 6.564, 2 * 5 / 6.564), rel=0.01)
+    assert tcp.load == pytest.approx((11 / tcp.saturation[1], 11 / tcp.saturation[0]))
+
+
+def test_the_narrow_end_counts() -> None:
+    """One prefill GPU that feeds eight ranks sends all copies through its own share."""
+    kv = kv_bytes(LONG, 70_272, mla_copies(8))
+    wide, narrow = Endpoint(P5, 1, 8), Endpoint(P5, 1, 1)
+    assert kv_transfer(kv, narrow, wide).expected.seconds[0] == pytest.approx(8 * kv_transfer(kv, wide, wide).expected.seconds[0])
+
+
+def test_without_gpu_direct_only_tcp_is_left() -> None:
+    """p5.4xlarge has an EFA device, but it does not reach GPU memory."""
+    found = kv_transfer(kv_bytes(LONG, 131_072), Endpoint(SMALL, 1, 1), Endpoint(P5, 1, 1))
+    assert ([s.name for s in found.scenarios], found.efa) == (["tcp"], False)
+    end = Endpoint(P5, 1, 1)
+    assert not kv_transfer(kv_bytes(LONG, 131_072), end, end, efa_in_pods=False).efa, "an image without libfabric"
+
+
+def test_only_the_decoders_prefix_saves_bytes() -> None:
+    """What prefill found in its own cache is sent all the same."""
+    cached = Workload(8000, 1000, 0.5)
+    assert kv_bytes(cached, 10).wire == 80_000
+    assert kv_bytes(cached, 10, decode_has_prefix=True).wire == 40_000
+
+
+def profile(limit: float) -> list[MeasuredPoint]:
+    """Points of OPT-13B on A100 with TTFT within `limit` milliseconds for nine prompts of ten.
+
+    Step times in milliseconds are the profile of LLMServe/DistServe@82831f16 (simdistserve, Apache-2.0). The workload is ours, because
+    ShareGPT is not in that repository: prompts of 755 tokens on average and 1,700 at P90. A prefill point is the highest rate at which
+    the wait of an M/D/1 queue leaves the P90 prompt within the limit, decode a full KV cache beside the weights (0.82 MB a token).
+    """
+    prefill = {1: (18.103, 0.10191, 7.122e-6), 2: (14.743, 0.068577, 2.4496e-6), 4: (12.062, 0.038081, 5.226e-7)}
+    decode = {1: (19.935, 6.2694e-4, 0.038507), 2: (13.295, 3.4109e-4, 0.062964), 4: (10.256, 1.8787e-4, 0.032693)}
+    points = []
+    for tp, (a, b, c) in prefill.items():
+        mean, slow = (a + b * n + c * n * n + 1 for n in (755, 1700))
+        waits = max(0.0, limit - slow) / mean
+        busy = 2 * waits / (1 + 2 * waits) or 0.01
+        points.append(point("p", f"TP{tp}", tp, busy * 1000 / mean * 755 / tp, max(limit, slow) / 1000))
+    for tp, (a, b, c) in decode.items():
+        batch = 68 * tp
+        step = (a + b * batch * 855 + c * batch) / 1000
+        points.append(point("d", f"TP{tp}", tp, batch / step / tp, step))
+    return points
+
+
+def test_the_profile_of_distserve_gives_tp2_and_tp1() -> None:
+    """Its published result for one node of 4 GPUs, 200 ms and 100 ms; with a limit that one GPU meets, splitting prompts only costs."""
+    work = Workload(755, 200)
+    best = search(profile(200), work, Objective(0.2, 0.1), 4)
+    assert (best.prefill.parallelism, best.decode.parallelism) == ("TP2", "TP1")
+    assert search(profile(400), work, Objective(0.4, 0.1), 4).prefill.parallelism == "TP1"
+
+
+def test_points_beyond_the_limit_do_not_count() -> None:
+    """The highest load within the limits is a form's goodput, not the highest load."""
+    points = [point("p", "TP1", 1, 8192, 0.5), point("p", "TP1", 1, 16384, 2.0), point("d", "TP1", 1, 1024)]
+    assert search(points, LONG, Objective(1.0), 2).requests_per_second == 1
+    assert search(points, LONG, Objective(), 3).requests_per_second == 2
+    with pytest.raises(BalanceError, match=r"no measured point of prefill within 0\.1 s"):
+        search(points, LONG, Objective(0.1), 2)
+
+
+def test_among_equals_fewer_gpus() -> None:
+    """Twice the engines serve twice as much and no more for each GPU."""
+    best = search([point("p", "TP2", 2, 8192), point("d", "TP2", 2, 1024)], LONG, Objective(), 64)
+    assert (best.split.gpus, best.requests_per_second, best.per_gpu) == (4, 2, 0.5)
+
+
+def test_pairs_and_sizes_that_do_not_fit() -> None:
+    """A pair that the KV transfer cannot serve is not chosen, and too few GPUs are an error."""
+    points = [point("p", "TP4", 4, 16_000), point("p", "TP1", 1, 8000), point("d", "TP2", 2, 1000)]
+    assert search(points, LONG, Objective(), 16).prefill.parallelism == "TP4"
+    assert search(points, LONG, Objective(), 16, lambda p, d: d.gpus >= p.gpus).prefill.parallelism == "TP1"
+    with pytest.raises(BalanceError, match="fit into 2 GPUs"):
+        search(points, LONG, Objective(), 2)
+    with pytest.raises(BalanceError, match="fit together"):
+        search(points, LONG, Objective(), 16, lambda _p, _d: False)
+
+
+@given(st.lists(st.tuples(st.sampled_from("pd"), st.sampled_from([1, 2, 4]), speeds), min_size=1, max_size=6), workloads, st.integers(2, 24))
+def test_no_placement_is_better_for_each_gpu(found: list[tuple[str, int, float]], w: Workload, gpus: int) -> None:
+    """Against every pair and number of engines within the GPUs."""
+    points = [point(role, f"TP{tp}", tp, rate) for role, tp, rate in found]
+    try:
+        best = search(points, w, Objective(), gpus)
+    except BalanceError:
+        return
+    for p in (x for x in points if x.role == "prefill"):
+        for d in (x for x in points if x.role == "decode"):
+            for i in range(1, gpus // p.gpus + 1):
+                for j in range(1, (gpus - i * p.gpus) // d.gpus + 1):
+                    served = min(i * p.requests(w), j * d.requests(w))
+                    assert served / (i * p.gpus + j * d.gpus) <= best.per_gpu * (1 + 1e-9) + 1e-9
+
+
+def test_a_decode_step_by_hand() -> None:
+    """70 GB over 8 GPUs and 1 GB of KV at 65 % of 3.35 TB/s, 160 all-reduces of 10 us and 4 ms: 10.1 ms, with a factor of 2 either way."""
+    step = Step(80, 8, 8.75e9, 1e9)
+    found = decode_step(GPU, step)
+    assert (found.low, found.high) == pytest.approx((0.00504, 0.02015), rel=0.01)
+    assert decode_tokens(GPU, step, 64).high == pytest.approx(64 / 0.01008 / 8 * 2, rel=0.01)
+    assert "bound, not a prediction" in str(found)
+
+
+def test_experts_have_no_prediction() -> None:
+    """A dense model has a roof; with experts there is nothing useful to say."""
+    dense = prefill_tokens(CATALOG.models["llama-3.3-70b-instruct-fp8"], GPU)
+    assert dense.low is None
+    assert dense.high == pytest.approx(1979e12 / (2 * 68.5e9), rel=0.01)
+    assert "no useful prediction" in str(prefill_tokens(CATALOG.models["glm-5-fp8"], GPU))
+
+
+def test_long_prompts_on_many_nodes_are_left_alone() -> None:
+    """Nothing speaks against a split of long prompts that is busy and balanced."""
+    room = headroom(split(2, 1), RATES, LONG, 4)
+    found = advice(Situation(LONG, 3, split(2, 1), RATES, room))
+    assert (found.better, found.reasons, found.notes) == ("disaggregated", (), ())
+
+
+@pytest.mark.parametrize(
+    ("workload", "nodes", "ids"),
+    [
+        (Workload(1000, 50), 4, ["short-prompts"]),
+        (Workload(200, 200), 4, ["short-prompts", "low-ratio"]),
+        (Workload(8000, 1000, 0.9), 4, ["low-ratio"]),
+        (LONG, 2, ["few-nodes"]),
+        (LONG, 1, ["few-nodes"]),
+    ],
+)
+def test_lengths_and_nodes(workload: Workload, nodes: int, ids: list[str]) -> None:
+    """Each reason on its own, with the peers' numbers in it."""
+    found = advice(Situation(workload, nodes))
+    assert ([r.id for r in found.reasons], found.better) == (ids, "aggregated")
+    assert str(found).startswith("aggregated serving is the better choice here")
+    assert all(any(c.isdigit() for c in r.text) and not r.text.endswith(".") for r in found.reasons)
+
+
+def test_network_and_load() -> None:
+    """TCP, a transfer that eats the limit of the first token, a full network, and GPUs that idle."""
+    kv = kv_bytes(LONG, 327_680)
+    ends = Endpoint(CATALOG.instances["p5.4xlarge"], 4, 1), Endpoint(P5, 1, 1)
+    idle = headroom(split(2, 1), RATES, LONG, 0.5)
+    tcp = advice(Situation(LONG, 4, room=idle, transfer=kv_transfer(kv, *ends)))
+    assert [r.id for r in tcp.reasons] == ["tcp", "idle"]
+    one = Endpoint(P5, 1, 1)
+    slow = advice(Situation(LONG, 4, room=headroom(split(20, 10), RATES, LONG, 40), transfer=kv_transfer(kv, one, one), ttft_limit_seconds=0.5))
+    assert [r.id for r in slow.reasons] == ["slow-transfer", "full-network"]
+
+
+@pytest.mark.parametrize(
+    ("given_split", "words"),
+    [
+        (split(1, 2), "serve 5.86 instead of 2.93"),
+        (split(1, 1), "come no closer"),
+        (split(4, 1), "3 x 8 GPUs prefill, 2 x 8 GPUs decode serve 8.79 instead of 5.86"),
+        (split(3, 1), "serve as much with 24 instead of 32 GPUs"),
+        (split(4, 2), None),
+    ],
+)
+def test_a_split_off_its_balance(given_split: Split, words: str | None) -> None:
+    """More than 30 % off is said, with the better split of the same GPUs."""
+    note = off_balance(given_split, RATES, LONG)
+    assert (note is None) == (words is None)
+    assert note is None or (words or "") in note.text
+
+
+def test_rates_come_from_curves() -> None:
+    """The way of a stack file: points by role, a workload, a layout."""
+    curve = RateCurve([MeasuredRate(4096, 4000)])
+    assert rates_at(curve, curve, LONG).prefill.tokens_per_second_per_gpu == 4000
+    with pytest.raises(BalanceError):
+        rates_at(curve, curve, Workload(9000, 10))

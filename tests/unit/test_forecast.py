@@ -1,0 +1,128 @@
+"""What measured rates say about traffic, which rules warn of it, and which prices are old."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from disagg_serving.catalog import load_catalog
+from disagg_serving.planning.cost import cost_of, old_prices
+from disagg_serving.planning.forecast import forecast_of
+from disagg_serving.planning.report import capacity_of
+from factories import aggregated, check, environment, layout, model, role
+
+WORK = {"inputTokens": 8000, "outputTokens": 1000}
+
+
+def rated(tokens: float, at: int = 8000, **overrides: Any) -> dict[str, Any]:
+    """A role of one engine with two GPUs, with one measured rate."""
+    return role(measuredRates=[{"inputTokens": at, "tokensPerSecondPerGPU": tokens}], **overrides)
+
+
+def served(requests: float, prefill: dict[str, Any], decode: dict[str, Any], **work: Any) -> dict[str, Any]:
+    """An environment with one model under a load."""
+    return environment(model(prefill=prefill, decode=decode, workload={**WORK, "requestsPerSecond": requests, **work}))
+
+
+def forecast(data: dict[str, Any]) -> dict[str, Any]:
+    """The forecast of the one model."""
+    made = layout(data)
+    found = forecast_of(made, made.served[0])
+    assert found is not None
+    return found
+
+
+def findings(data: dict[str, Any], rule: str) -> list[str]:
+    """What one rule says, with its fix."""
+    return [f"{f.message} | {f.allowed}" for f in check(data).findings if f.id == rule]
+
+
+def test_capacity_is_that_of_the_slower_role() -> None:
+    """Two prefill GPUs at 4000 tokens/s carry one request a second of 8000 tokens; two decode GPUs at 600 carry 1.2 of 1000."""
+    found = forecast(served(0.5, rated(4000), rated(600)))
+    assert found["requestsPerSecond"]["capacity"] == pytest.approx(1.0)
+    assert found["boundBy"] == "prefill"
+    assert found["utilisation"] == {"prefill": pytest.approx(0.5), "decode": pytest.approx(0.417)}
+    more = forecast(served(0.5, rated(4000, replicas=2), rated(600)))
+    assert more["requestsPerSecond"]["capacity"] == pytest.approx(1.2)
+    assert more["boundBy"] == "decode"
+
+
+def test_what_a_token_costs_is_the_roles_hour_over_its_tokens() -> None:
+    """Four of the eight GPUs of a node, at one request of 9000 tokens a second."""
+    hour = load_catalog().instances["p5.48xlarge"].on_demand
+    assert hour is not None
+    assert forecast(served(0.5, rated(4000), rated(600)))["usdPerMillionTokens"] == pytest.approx(hour.usd_per_hour / 2 / 3600 / 9000 * 1e6, abs=1e-4)
+
+
+def test_a_roles_cost_is_its_share_of_the_nodes() -> None:
+    """Two of eight GPUs are a quarter of a node, on demand and in a Capacity Block; nothing stands for a price that is not listed."""
+    node = load_catalog().instances["p5.48xlarge"]
+    assert node.on_demand is not None
+    assert node.capacity_block is not None
+    prefill, decode = cost_of(layout(environment(model(decode=role(instanceType="p5e.48xlarge", replicas=2)))))["roles"]
+    assert (prefill["gpus"], decode["gpus"]) == (2, 4)
+    assert prefill["onDemand"]["perHour"] == pytest.approx(node.on_demand.usd_per_hour / 4, abs=1e-4)
+    assert prefill["capacityBlock"]["perHour"] == pytest.approx(node.capacity_block.usd_per_hour / 4, abs=1e-4)
+    assert decode["onDemand"] is None
+
+
+def test_too_much_load_is_warned_of() -> None:
+    """Above 70 % busy, with the load that would be right; below it nothing is said."""
+    assert not findings(served(0.69, rated(4000), rated(600)), "load")
+    (text,) = [f for f in findings(served(0.88, rated(4000), rated(600)), "load") if "prefill" in f and "busy" in f]
+    assert "busy 88%" in text
+    assert "at most 0.7 requests/s" in text
+
+
+def test_a_shared_prefix_is_not_calculated_again() -> None:
+    """With half of each prompt in the cache, prefill carries twice the requests."""
+    found = forecast(served(0.5, rated(4000, at=4000), rated(6000), prefixHit=0.5))
+    assert found["requestsPerSecond"]["capacity"] == pytest.approx(2.0)
+
+
+def test_rates_of_other_prompts_are_refused() -> None:
+    """A rate is measured at a prompt length; far from it nothing is extrapolated, and the plan says which rate is missing."""
+    data = served(0.5, rated(4000, at=200), rated(600, at=200))
+    assert "problem" in forecast(data)
+    (text,) = findings(data, "load")
+    assert "cannot be used" in text
+
+
+def test_without_rates_there_is_no_capacity() -> None:
+    """Nothing is invented: transfer and advice are there, a rate is not."""
+    found = forecast(served(0.5, role(), role()))
+    assert "requestsPerSecond" not in found
+    assert found["kvTransfer"]["bytes"] > 0
+
+
+def test_nothing_is_forecast_for_one_role_or_no_workload() -> None:
+    """The law is about two roles under a load."""
+    for data in (environment(model()), environment(aggregated(workload={**WORK, "requestsPerSecond": 1}))):
+        made = layout(data)
+        assert forecast_of(made, made.served[0]) is None
+
+
+def test_prices_age() -> None:
+    """After 180 days a price that matters is old, and not a day before."""
+    cost = cost_of(layout(environment(model())))
+    first = min(date.fromisoformat(line["asOf"]) for line in cost["lines"] if line["asOf"])
+    assert not old_prices(cost, first)
+    assert old_prices(cost, date(first.year + 2, 1, 1))
+
+
+def test_calibration_replaces_the_estimate() -> None:
+    """With the numbers of a start there is nothing left to estimate: low, mid and high are one."""
+    measured = role(calibration={"weightsGiB": 34.5, "kvCacheGiB": 30.0})
+    plain, exact = (capacity_of(layout(environment(model(decode=d))).groups[1]) for d in (role(), measured))
+    assert plain is not None
+    assert exact is not None
+    assert plain.kv_gib.low < plain.kv_gib.high
+    assert exact.kv_gib.low == exact.kv_gib.mid == exact.kv_gib.high == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.92, False), (0.99, True)])
+def test_little_free_memory_is_warned_of(share: float, warned: bool) -> None:  # noqa: FBT001 (a table's column)
+    """Less than 4 GiB a GPU beside what vLLM takes."""
+    assert bool(findings(environment(model(gpuMemoryUtilization=share)), "memory-margin")) is warned
