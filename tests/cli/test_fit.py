@@ -82,7 +82,8 @@ def test_plans_show_memory_and_traffic(disagg: Run) -> None:
     assert disagg("plan", "prod", "--format", "json") == 0
     data = json.loads(disagg.out)
     assert [(c["model"], c["role"]) for c in data["capacity"]] == [("llama-70b", "prefill"), ("llama-70b", "decode")]
-    assert all(set(c) == KEYS for c in data["capacity"])
+    assert all(set(c) == {*KEYS, "workloadConcurrency"} for c in data["capacity"])
+    assert all(c["workloadConcurrency"]["mid"] > c["maxConcurrency"]["mid"] for c in data["capacity"])
     assert data["forecast"][0]["better"] == "aggregated"
     assert disagg("plan", "prod") == 0
     assert "llama-70b decode" in disagg.out

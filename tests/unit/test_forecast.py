@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Any
 
@@ -10,7 +11,7 @@ from disagg_serving.catalog import load_catalog
 from disagg_serving.planning.cost import cost_of, old_prices
 from disagg_serving.planning.forecast import forecast_of
 from disagg_serving.planning.report import capacity_of
-from factories import aggregated, check, environment, layout, model, role
+from factories import ROOT, aggregated, check, environment, layout, model, role
 
 WORK = {"inputTokens": 8000, "outputTokens": 1000}
 
@@ -91,9 +92,17 @@ def test_rates_of_other_prompts_are_refused() -> None:
 
 
 def test_without_rates_there_is_no_capacity() -> None:
-    """Nothing is invented: transfer and advice are there, a rate is not."""
+    """Nothing is invented: bounds are called bounds, and with experts not even those are known for prefill."""
     found = forecast(served(0.5, role(), role()))
     assert "requestsPerSecond" not in found
+    # fp8: 1,979 TFLOP/s by two operations for each of 68.5 billion parameters that are multiplied (70.6 less the embedding and the head's part)
+    prefill, decode = found["bounds"]
+    assert prefill.startswith("prefill: at most 14,4")
+    assert "bound, not a prediction" in prefill
+    assert "at a batch of" in decode
+    experts = {"prefill": role(instanceType="p6-b300.48xlarge", tensorParallel=8), "decode": role(instanceType="p6-b300.48xlarge", tensorParallel=8)}
+    data = environment(model(model="deepseek-r1", maxModelLen=16384, workload={**WORK, "requestsPerSecond": 1}, **experts))
+    assert "no useful prediction" in forecast(data)["bounds"][0]
     assert found["kvTransfer"]["bytes"] > 0
 
 
@@ -126,3 +135,13 @@ def test_calibration_replaces_the_estimate() -> None:
 def test_little_free_memory_is_warned_of(share: float, warned: bool) -> None:  # noqa: FBT001 (a table's column)
     """Less than 4 GiB a GPU beside what vLLM takes."""
     assert bool(findings(environment(model(gpuMemoryUtilization=share)), "memory-margin")) is warned
+
+
+def test_the_documentations_search_runs() -> None:
+    """The example of docs/forecast.md finds 3.6 requests/s: three decode engines of two GPUs at 600 tokens/s, for answers of 1000."""
+    text = (ROOT / "docs/forecast.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(example.replace("print(", "found = ("), names)  # noqa: S102 (our own documentation)
+    assert names["found"].requests_per_second == pytest.approx(3.6)
+    assert (names["found"].split.prefill.workers, names["found"].split.decode.workers) == (2, 3)

@@ -8,6 +8,7 @@ from typing import Any
 from .balance import (
     Advice,
     BalanceError,
+    Bound,
     Endpoint,
     Headroom,
     KvTransfer,
@@ -17,17 +18,22 @@ from .balance import (
     Side,
     Situation,
     Split,
+    Step,
     Workload,
     advice,
     balance,
+    batch_limit,
+    decode_tokens,
     head_copies,
     headroom,
     kv_bytes,
     kv_transfer,
     mla_copies,
+    prefill_tokens,
     rates_at,
 )
-from .report import capacity_of
+from .fit.shape import GIB
+from .report import capacity_of, shape_of
 from .shapes import Group, Layout, Served, world_size
 
 
@@ -64,6 +70,8 @@ def forecast_of(layout: Layout, served: Served) -> dict[str, Any] | None:
             found["usdPerMillionTokens"] = round(hourly / (now.requests_per_second * 3600 * tokens) * 1e6, 4)
         found["prefillWaitSeconds"] = known.room.prefill_wait_seconds
         found["ratio"] = {"now": round(now.ratio, 3), **{k: round(v, 3) for k, v in vars(now.optimum).items()}}
+    else:
+        found["bounds"] = [str(bound) for bound in _bounds(layout.groups_of(served), known.workload)]
     if known.transfer:
         found["kvTransfer"] = {
             "bytes": round(known.transfer.kv.total),
@@ -87,6 +95,21 @@ def _rates(prefill: Group, decode: Group, workload: Workload) -> Rates | None:
         return None
     curves = [RateCurve(MeasuredRate(r.input_tokens, r.tokens_per_second_per_gpu) for r in g.spec.measured_rates) for g in (prefill, decode)]
     return rates_at(curves[0], curves[1], workload)
+
+
+def _bounds(groups: Sequence[Group], workload: Workload) -> list[Bound]:
+    """What arithmetic and memory bandwidth leave to each role, for the requests that its KV cache holds."""
+    found: list[Bound] = []
+    for group in groups:
+        room = capacity_of(group)
+        if group.role == "prefill":
+            found.append(prefill_tokens(group.served.facts, group.instance.gpu))
+        elif room is not None and room.weights_gib.mid > 0 and room.kv_tokens.mid >= workload.input_tokens + workload.output_tokens:
+            batch = batch_limit(shape_of(group).sequence_slots, room.kv_tokens.mid, workload)
+            held = batch * (workload.input_tokens + workload.output_tokens / 2) * room.kv_bytes_per_token_per_gpu
+            step = Step(group.served.facts.layers, group.spec.tensor_parallel, room.weights_gib.mid * GIB, held)
+            found.append(decode_tokens(group.instance.gpu, step, batch))
+    return found
 
 
 def _transfer(prefill: Group, decode: Group, workload: Workload, wanted: float) -> KvTransfer | None:

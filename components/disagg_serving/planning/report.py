@@ -48,7 +48,13 @@ def capacity_of(group: Group) -> Capacity | None:
 def capacities(layout: Layout) -> list[dict[str, Any]]:
     """An entry a role with the keys of `plan --format json`; roles whose memory is not known are left out."""
     found = ((g, capacity_of(g)) for g in layout.groups)
-    return [entry(g.served.spec.name, KIND.get(g.role, g.role), c) for g, c in found if c is not None]
+    return [entry(g.served.spec.name, KIND.get(g.role, g.role), c) | _at_workload(g, c) for g, c in found if c is not None]
+
+
+def _at_workload(group: Group, result: Capacity) -> dict[str, Any]:
+    """Requests of the workload's mean length, prompt and answer, that one engine holds; nothing without a workload."""
+    work = group.served.spec.workload
+    return {"workloadConcurrency": result.concurrency_at(work.input_tokens + work.output_tokens).as_dict()} if work else {}
 
 
 def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:

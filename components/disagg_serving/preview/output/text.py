@@ -100,13 +100,18 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
     """Estimates with their error bars: GiB a GPU, tokens and requests of one engine."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("engine", overflow="fold")
-    for heading in ("budget", "weights", "overhead", "KV cache", "tokens", "longest requests"):
+    for heading in ("budget", "weights", "overhead", "KV cache", "tokens", "requests: longest", "mean"):
         table.add_column(heading, justify="right", no_wrap=True)
     for e in entries:
-        gib, tokens, requests = e["perGpu"], e["kvTokens"], e["maxConcurrency"]
+        gib, tokens, requests, mean = e["perGpu"], e["kvTokens"], e["maxConcurrency"], e.get("workloadConcurrency")
         plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
-        table.add_row(f"{e['model']} {e['role']}", *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests))
-    note = "GiB a GPU, tokens and requests of one engine: estimates, low and high in brackets; `disagg fit --explain` shows how"
+        table.add_row(
+            f"{e['model']} {e['role']}", *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests), f"{mean['mid']:.1f}" if mean else ""
+        )
+    note = (
+        "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
+        "`disagg fit --explain` shows how"
+    )
     return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
 
 
@@ -128,7 +133,8 @@ def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
                 f"{busy['prefill']:.0%}, decode {busy['decode']:.0%}"
             )
         else:
-            lines.append(f"{f['model']}: no measured rates, so nothing is said about throughput (prefill.measuredRates, decode.measuredRates)")
+            lines.append(f"{f['model']}: no measured rates, so only bounds of throughput (prefill.measuredRates, decode.measuredRates)")
+            lines += [f"  {bound}" for bound in f["bounds"]]
         if "kvTransfer" in f:
             moved = "; ".join(f"{s['name']} {_span(s['seconds'])} s" for s in f["kvTransfer"]["scenarios"])
             lines.append(f"  KV of a prompt: {f['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
