@@ -36,7 +36,7 @@ PLANNING_CASES = [
         environment(model(model="glm-5-fp8", prefill=role(tensorParallel=8), decode=role(tensorParallel=8))),
         f"{DECODE}.tensorParallel",
         "8",
-        "tensorParallel 8 on p6-b200.48xlarge",
+        "on p5en.48xlarge",
         says="does not fit p5.48xlarge",
     ),
     Case(
@@ -90,6 +90,61 @@ PLANNING_CASES = [
         "leave the flag out",
     ),
     Case(
+        "KV of two GPU generations",
+        environment(
+            model(
+                model="glm-5-fp8",
+                maxModelLen=16384,
+                prefill=role(instanceType="p5en.48xlarge", tensorParallel=8),
+                decode=role(instanceType="p6-b200.48xlarge", tensorParallel=8),
+            )
+        ),
+        f"{DECODE}.instanceType",
+        "p6-b200.48xlarge",
+        "p5en.48xlarge",
+        "use one GPU generation in both roles, for example p5en.48xlarge",
+        says="decode cannot read it",
+    ),
+    Case(
+        "traffic taken off EFA",
+        one(extraEnv={"FI_EFA_USE_DEVICE_RDMA": "0"}),
+        "models[0].extraEnv.FI_EFA_USE_DEVICE_RDMA",
+        "0",
+        "1, or without it",
+        "remove it",
+    ),
+    Case(
+        "KV dtype that an FP8 checkpoint refuses",
+        environment(
+            aggregated(
+                model="deepseek-v3",
+                maxModelLen=8192,
+                kvCacheDtype="fp8_e5m2",
+                server=role(instanceType="p5en.48xlarge", tensorParallel=8),
+            )
+        ),
+        "models[0].kvCacheDtype",
+        "fp8_e5m2",
+        "fp8_e4m3",
+        "use fp8",
+    ),
+    Case(
+        "guesses without layers for them",
+        one(speculative={"method": "mtp", "numSpeculativeTokens": 2}),
+        "models[0].speculative.method",
+        "mtp",
+        "ngram",
+        "remove speculative",
+    ),
+    Case(
+        "more requests than tokens in a step",
+        one(decode=role(maxNumSeqs=512, maxNumBatchedTokens=256)),
+        f"{DECODE}.maxNumSeqs",
+        "512",
+        "at most 256",
+        "raise maxNumBatchedTokens to 512",
+    ),
+    Case(
         "certificate of another region",
         one(gateway={"certificateArn": "arn:aws:acm:eu-west-1:123456789012:certificate/a"}),
         "models[0].gateway.certificateArn",
@@ -102,6 +157,15 @@ PLANNING_CASES = [
         server(measuredRates=[{"inputTokens": 0, "tokensPerSecondPerGPU": 1}]),
         f"{SERVER}.measuredRates[0].inputTokens",
         "0",
+    ),
+    Case(
+        "calibration of another engine",
+        server(calibration={"weightsGiB": 34, "kvCacheGiB": 70}),
+        f"{SERVER}.calibration.kvCacheGiB",
+        "70.0",
+        "figures of one start of this engine",
+        "take the figures from a log of this very engine",
+        says="more than the 71.3 GiB",
     ),
     Case("calibration without KV", server(calibration={"weightsGiB": 30}), f"{SERVER}.calibration.kvCacheGiB", says="is required"),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+import yaml
 from command_line import Run
 
 GLM = ("fit", "--model", "glm-5-fp8", "--instance", "p5.48xlarge", "--tensor-parallel", "8")
@@ -88,3 +90,91 @@ def test_plans_show_memory_and_traffic(disagg: Run) -> None:
     assert disagg("plan", "prod") == 0
     assert "llama-70b decode" in disagg.out
     assert "no measured rates" in disagg.out
+
+
+LLAMA_FP8 = ("fit", "--model", "llama-3.3-70b-instruct-fp8", "--instance", "p5.48xlarge", "--tensor-parallel", "2", "--max-model-len", "16384")
+LOG = """\
+INFO 11-20 10:00:00 [api_utils.py:339] vLLM API server version 0.33.0
+INFO 11-20 10:00:01 [api_utils.py:273] non-default args: {'gpu_memory_utilization': 0.92, 'tensor_parallel_size': 2}
+INFO 11-20 10:01:00 [gpu_model_runner.py:5089] Model loading took 33.8765 GiB memory and 41.123456 seconds
+INFO 11-20 10:01:30 [gpu_worker.py:773] Available KV cache memory: 32.04 GiB
+INFO 11-20 10:01:31 [kv_cache_utils.py:1148] GPU KV cache size: 209,968 tokens, Maximum concurrency for 16,384 tokens per request: 12.82x
+"""
+
+
+def write_log(folder: Path, text: str = LOG) -> str:
+    """A log file with this text; returns its path."""
+    (folder / "engine.log").write_text(text, encoding="utf-8")
+    return str(folder / "engine.log")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("llama-3.3-70b-instruct", ("--tensor-parallel", "3"), "error [heads] --tensor-parallel: 3 does not divide the 64 attention heads"),
+        ("llama-3.3-70b-instruct", ("--tensor-parallel", "128"), "error [heads] --tensor-parallel: 128"),
+        ("llama-3.1-8b-instruct", ("--max-model-len", "200000"), "error [max-model-len] --max-model-len: 200000 is longer than the context"),
+        ("qwen3-235b-a22b-instruct-fp8", ("--tensor-parallel", "8", "--max-model-len", "8192"), "error [expert-blocks] --tensor-parallel: 8"),
+        ("llama-3.1-8b-instruct", ("--role", "decode", "--pipeline-parallel", "2"), "error [nixl-pipeline-parallel] --pipeline-parallel: 2"),
+    ],
+)
+def test_what_cannot_start_does_not_fit(disagg: Run, model: str, options: tuple[str, ...], words: str) -> None:
+    """Memory is not all: a shape that vLLM refuses is refused here, in both formats, with the option's name."""
+    command = ("fit", "--model", model, "--instance", "p5.48xlarge", *options)
+    assert disagg(*command) == 2
+    assert words in disagg.out
+    assert "\nfits" not in disagg.out
+    assert "\ndoes not start" in disagg.out
+    assert disagg(*command, "--format", "json") == 2
+    assert [f for f in json.loads(disagg.out)["findings"] if f["level"] == "error" and f"[{f['id']}]" in words]
+
+
+def test_what_is_missing_is_said(disagg: Run) -> None:
+    """A model that does not fit lacks so many GiB a GPU; one that fits lacks nothing."""
+    assert disagg(*GLM) == 2
+    assert "missing                     43" in disagg.out
+    assert disagg(*GLM, "--pipeline-parallel", "2") == 0
+    assert "missing" not in disagg.out
+
+
+def test_a_log_gives_the_calibration(disagg: Run, tmp_path: Path) -> None:
+    """The figures of the log are printed as they stand there, ready for the role; results are single numbers without a worst case."""
+    command = (*LLAMA_FP8, "--gpu-memory-utilization", "0.92", "--log", write_log(tmp_path))
+    expected = {"weightsGiB": 33.8765, "kvCacheGiB": 32.04, "kvCacheTokens": 209968, "gpuMemoryUtilization": 0.92}
+    assert disagg(*command) == 0, disagg.out + disagg.err
+    assert yaml.safe_load(disagg.out.splitlines()[-1]) == {"calibration": expected}
+    assert "weights                    33.9 GiB a GPU\n" in disagg.out
+    assert " to 33.9" not in disagg.out
+    assert "worst case" not in disagg.out
+    assert disagg(*command, "--format", "json") == 0
+    assert json.loads(disagg.out)["calibration"] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        (LOG, ("--tensor-parallel", "4"), "kvCacheTokens: 209968 are not what 32.04 GiB hold"),
+        (LOG.replace("32.04", "42.04").replace("209,968", "275,504"), (), "kvCacheGiB: 42.04 and weightsGiB are 75.9 GiB together"),
+        (LOG.replace("33.8765", "20.5"), (), "weightsGiB: 20.5 is more than 10% outside"),
+    ],
+)
+def test_a_log_of_another_engine_is_refused(disagg: Run, tmp_path: Path, text: str, options: tuple[str, ...], words: str) -> None:
+    """Tokens, budget and weights have to go with the options."""
+    assert disagg(*LLAMA_FP8, *options, "--log", write_log(tmp_path, text)) == 2
+    assert words in disagg.out
+    assert "\nno answer: the log is of another engine" in disagg.out
+
+
+def test_a_log_of_another_version_is_a_warning(disagg: Run, tmp_path: Path) -> None:
+    """Another vLLM needs another amount of memory, so its log is no more than a hint."""
+    assert disagg(*LLAMA_FP8, "--log", write_log(tmp_path, LOG.replace("0.33.0", "0.31.1"))) == 0
+    assert "warning [calibration]" in disagg.out
+    assert "0.31.1 is the vLLM of the log" in disagg.out
+
+
+def test_a_file_is_named_once(disagg: Run, tmp_path: Path) -> None:
+    """The finding about a log has the path that was given, and not the file's name behind it."""
+    for path in (write_log(tmp_path, "hello"), write_log(tmp_path, LOG + "ERROR Engine core initialization failed. See root cause above.")):
+        assert disagg(*LLAMA_FP8, "--log", path) == 2
+        assert disagg.err.count("engine.log") == 1
+        assert disagg.err.startswith(f"error: {path}: is ")

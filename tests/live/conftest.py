@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disagg_serving import labels
 
 from bench.build import go, tools
 from bench.cluster import Cluster
@@ -57,6 +58,8 @@ def clear(cluster: Cluster) -> None:
     cluster.kubectl("delete", "leaderworkersets", "-A", "--all", "--wait=true")
     for kind in ("nodepools", "nodeclaims"):
         cluster.kubectl("delete", kind, "--all", "--wait=false")
+    # of another class in the next test, which a Service cannot change to
+    cluster.kubectl("delete", "services", "-A", "-l", f"{labels.MANAGED_BY}=disagg-serving", "--wait=true")
     cluster.until(lambda: not gpu_nodes(cluster) and not cluster.items("nodeclaims"), "nodes gone", 120)
     cluster.kubectl("delete", "nodeclasses", "--all")
 

@@ -24,7 +24,7 @@ SMALL = {"tensorParallel": 1, "cpu": 4, "memoryGiB": 100}
 
 def rendered(**overrides: Any) -> list[dict[str, Any]]:
     """Objects of one model in one small pod."""
-    wanted: Layout = layout(environment(aggregated(model="qwen3-32b", server=role(**SMALL, **overrides))))
+    wanted: Layout = layout(environment(aggregated(model="qwen3-32b", maxModelLen=16384, server=role(**SMALL, **overrides))))
     return objects_of(wanted)
 
 

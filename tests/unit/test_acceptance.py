@@ -10,7 +10,9 @@ from bad_input import CASES
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.rules import rules
-from factories import check, environment, model, role
+from disagg_serving.preview.plan import placement_of
+from disagg_serving.preview.topology import topology_of
+from factories import check, environment, layout, model, role
 
 REASON = "the second reservation begins on Monday"
 FIRM = {r.id for r in rules() if r.firm}
@@ -86,3 +88,17 @@ def test_only_the_named_rule_is_lowered() -> None:
     """Other errors of the same run stay errors."""
     data = environment(model(decode=role(capacity={"nodes": 1}, replicas=9, tensorParallel=8)), accept={"pod-fits-node": REASON})
     assert "group-capacity" in {f.id for f in check(data).findings if f.level is Level.ERROR}
+
+
+def test_a_pod_for_which_no_node_exists_is_shown_as_such() -> None:
+    """Who accepts a pod larger than its node still gets a plan, and it says that the pod lands nowhere."""
+    data = environment(model(prefill=role(memoryGiB=4000)), accept={"pod-fits-node": "a larger type comes in spring"})
+    made = layout(data)
+    assert [p.get("unplaced") for p in placement_of(made)] == [None, ["m-prefill-0"]]
+    assert "prefill-p5-48xlarge" in topology_of(made)
+
+
+def test_a_reason_is_more_than_a_word() -> None:
+    """A short reason is refused as a short text."""
+    (found,) = [f for f in check(environment(model(), accept={"group-capacity": "later"})).findings if f.level is Level.ERROR]
+    assert found.message == "is too short"

@@ -32,7 +32,7 @@ from disagg_serving.planning.balance.runs import prefill_saturated
 from hypothesis import given
 from hypothesis import strategies as st
 
-CURVE = RateCurve([MeasuredRate(8000, 3000), MeasuredRate(1000, 4000), MeasuredRate(2000, 5000), MeasuredRate(2000, 4500)])
+CURVE = RateCurve([MeasuredRate(8000, 3000), MeasuredRate(1000, 4000), MeasuredRate(2000, 5000), MeasuredRate(2000, 5500)])
 LONG = Workload(8192, 1024)
 RATES = Rates(MeasuredRate(8192, 3000), MeasuredRate(8192, 750))
 """Balanced at two prefill GPUs for one of decode."""

@@ -26,7 +26,10 @@ GQA = frozenset(
 MLA = frozenset({"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM", "KimiK2ForCausalLM"})
 SUPPORTED = GQA | MLA
 
-_QUANTIZATION = {"fp8": "fp8", "mxfp4": "mxfp4", "compressed-tensors": "fp8", "modelopt": "fp8", "awq": "int4", "gptq": "int4"}
+_PLAIN = {"fp8": "fp8", "mxfp4": "mxfp4"}
+_METHODS = ("awq", "compressed-tensors", "fp8", "gptq", "modelopt", "modelopt_fp4", "mxfp4")
+_WIDTHS = (4,)
+_ALGORITHMS = {"FP8": "fp8", "FP8_PB_WO": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "NVFP4": "nvfp4"}
 _LARGEST_BYTES = 10**15
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5625, "mxfp4": 0.53, "nvfp4": 0.5625}
 
@@ -46,7 +49,7 @@ def read_model(path: Path, name: str, repository: str) -> Model:
     inner = data.get("text_config")
     config = _Config(inner if isinstance(inner, dict) else data)
     facts = _facts(config, architecture)
-    weight_dtype = _weight_dtype(data)
+    weight_dtype = _weight_dtype(config, data)
     index = file.parent / "model.safetensors.index.json"
     files = _Config(_read_json(index).get("metadata") if index.is_file() else None, index.name)
     size = files.number("total_size", 0)
@@ -82,11 +85,17 @@ class _Config:
         value = self.data.get(key)
         if value is None and default is not None:
             return default
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # some tools write sizes as 1.5e+11
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _LARGEST_BYTES:
             return value
         message = "is missing" if value is None else "is not a positive whole number"
         self.findings.append(Finding("model-config", Level.ERROR, self._where + key, message, value, "a positive whole number, as on Hugging Face"))
         return 1
+
+    def refuse(self, key: str, message: str, value: Any, allowed: str) -> None:
+        """Add a finding about `key`."""
+        self.findings.append(Finding("model-config", Level.ERROR, self._where + key, message, value, allowed))
 
     def first(self, *keys: str) -> int:
         """The number under the first of `keys` that is there, or 0."""
@@ -122,17 +131,11 @@ def _facts(c: _Config, architecture: str) -> dict[str, Any]:
         "tiedEmbeddings": c.data.get("tie_word_embeddings") is True,
     }
     if architecture in MLA:
-        nope, rope = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim")
-        facts |= {"kvHeads": heads, "headDim": nope + rope}
-        facts["mla"] = {
-            "qLoraRank": c.number("q_lora_rank"),
-            "kvLoraRank": c.number("kv_lora_rank"),
-            "qkNopeHeadDim": nope,
-            "qkRopeHeadDim": rope,
-            "vHeadDim": c.number("v_head_dim"),
-        }
+        facts |= _latent(c, hidden, heads)
     else:
         facts |= {"kvHeads": c.number("num_key_value_heads", heads), "headDim": c.number("head_dim", max(1, hidden // heads))}
+        if heads % facts["kvHeads"] and not c.findings:
+            c.refuse("num_key_value_heads", f"does not divide the {heads} attention heads", facts["kvHeads"], f"a divisor of {heads}")
     kinds = c.data.get("indexer_types")
     if c.data.get("index_n_heads") is not None:
         full = kinds.count("full") if isinstance(kinds, list) else layers
@@ -148,22 +151,121 @@ def _facts(c: _Config, architecture: str) -> dict[str, Any]:
             "expertsPerToken": c.first("num_experts_per_tok", "experts_per_token") or 1,
             "sharedExperts": c.number("n_shared_experts", 0, least=0),
             "intermediateSize": c.number("moe_intermediate_size", facts["intermediateSize"]),
-            "denseLayers": c.number("first_k_dense_replace", 0, least=0),
+            "denseLayers": _dense_layers(c, layers),
         }
-    kinds = c.data.get("layer_types")
-    if isinstance(kinds, list) and "sliding_attention" in kinds:
-        facts["slidingWindow"] = {"size": c.number("sliding_window"), "layers": kinds.count("sliding_attention")}
+    if sliding := _sliding_layers(c, architecture, layers):
+        facts["slidingWindow"] = {"size": c.number("sliding_window"), "layers": sliding}
     return facts
 
 
-def _weight_dtype(data: Mapping[str, Any]) -> str:
-    quantization = data.get("quantization_config")
-    if not isinstance(quantization, dict):
+def _latent(c: _Config, hidden: int, heads: int) -> dict[str, Any]:
+    """Latent attention. `q_lora_rank: null` (DeepSeek-V2-Lite) is a query projection in one piece: the rank of as many parameters stands for it."""
+    nope, rope = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim")
+    width = heads * (nope + rope)
+    whole = "q_lora_rank" in c.data and c.data["q_lora_rank"] is None
+    return {
+        "kvHeads": heads,
+        "headDim": nope + rope,
+        "mla": {
+            "qLoraRank": max(1, -(-hidden * width // (hidden + width))) if whole else c.number("q_lora_rank"),
+            "kvLoraRank": c.number("kv_lora_rank"),
+            "qkNopeHeadDim": nope,
+            "qkRopeHeadDim": rope,
+            "vHeadDim": c.number("v_head_dim"),
+        },
+    }
+
+
+def _dense_layers(c: _Config, layers: int) -> int:
+    """Layers without experts. They are counted from the first, so any other place is refused."""
+    leading, step = c.number("first_k_dense_replace", 0, least=0), c.number("decoder_sparse_step", 1)
+    listed = c.data.get("mlp_only_layers") or []
+    if c.number("moe_layer_freq", 1) != 1:
+        c.refuse("moe_layer_freq", "puts layers without experts between others", c.data["moe_layer_freq"], "1")
+    if not (isinstance(listed, list) and all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < layers for n in listed)):
+        c.refuse("mlp_only_layers", "is no list of layers", listed, f"numbers from 0 to {layers - 1}")
+        return leading
+    if step > 1:
+        c.refuse("decoder_sparse_step", "puts layers without experts between others", step, "1")
+    elif set(listed) != set(range(len(set(listed)))):
+        c.refuse("mlp_only_layers", "puts layers without experts between others", listed, "none, or the first ones")
+    return max(leading, len(set(listed)))
+
+
+def _sliding_layers(c: _Config, architecture: str, layers: int) -> int:
+    """Layers that attend to a window only, beside others; a kind of layer whose memory is not known is refused.
+
+    Where all layers slide (Mistral's `sliding_window` without `layer_types`) they count as full ones: a request then takes more here than in
+    vLLM, never less, and what a token costs stays above 0.
+    """
+    kinds = c.data.get("layer_types")
+    if isinstance(kinds, list):
+        unknown = next((k for k in kinds if k not in ("full_attention", "sliding_attention")), None)
+        if unknown is not None or len(kinds) != layers:
+            message = "is a kind of layer whose memory is not known here" if unknown is not None else f"are not the kinds of {layers} layers"
+            value = unknown if unknown is not None else f"{len(kinds)} kinds"
+            c.refuse("layer_types", message, value, f"{layers} of full_attention and sliding_attention")
+        return kinds.count("sliding_attention") % layers
+    if kinds is not None:
+        c.refuse("layer_types", "is no list", kinds, "a kind for each layer, or without it")
+    some = architecture == "GptOssForCausalLM" or c.data.get("use_sliding_window") is True
+    if some and c.data.get("sliding_window") is not None:
+        c.refuse("layer_types", "is missing, so it is not known which layers have the sliding_window", None, "a kind for each layer")
+    return 0
+
+
+def _weight_dtype(c: _Config, data: Mapping[str, Any]) -> str:
+    """Dtype of most weights. What is unclear, or has no size here, is refused and never guessed."""
+    key = "quantization_config"
+    found = next((d[k] for d in (data, c.data) for k in (key, "compression_config") if d.get(k) is not None), None)
+    if found is None:
         return "bf16"
-    method = str(quantization.get("quant_method", ""))
-    if method not in _QUANTIZATION:
-        raise _refused("quantization_config.quant_method", "is not a known quantization", method, ", ".join(sorted(_QUANTIZATION)))
-    return _QUANTIZATION[method]
+    if not isinstance(found, dict):
+        raise _refused(key, "is not a mapping", found, "a mapping with quant_method, as on Hugging Face")
+    method = found.get("quant_method")
+    if not isinstance(method, str) or method not in _METHODS:
+        raise _refused(f"{key}.quant_method", "is not a known quantization", method, ", ".join(_METHODS))
+    if method in {"awq", "gptq"}:
+        bits = "bits" if found.get("bits") is not None else "w_bit"
+        if found.get(bits) not in _WIDTHS:
+            raise _refused(f"{key}.bits", f"is not a width of {method} whose memory is known here", found.get(bits), "4")
+        return "int4"
+    if method in {"modelopt", "modelopt_fp4"}:
+        return _modelopt(found, f"{key}.quant_algo")
+    return _PLAIN[method] if method in _PLAIN else _compressed(found, f"{key}.config_groups")
+
+
+def _modelopt(found: Mapping[str, Any], path: str) -> str:
+    inner = found.get("quantization")
+    algorithm = found.get("quant_algo") or (inner.get("quant_algo") if isinstance(inner, dict) else None)
+    if algorithm is None and found.get("quant_method") == "modelopt_fp4":
+        algorithm = "NVFP4"
+    if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
+        raise _refused(path, "is not an algorithm whose memory is known here", algorithm, ", ".join(_ALGORITHMS))
+    return _ALGORITHMS[algorithm]
+
+
+def _compressed(found: Mapping[str, Any], path: str) -> str:
+    """Dtype of compressed tensors: all groups of layers must be of one."""
+    groups = found.get("config_groups")
+    if not isinstance(groups, dict) or not groups:
+        raise _refused(path, "is no mapping of groups", groups, "a mapping with weights.num_bits and weights.type")
+    allowed = "8 bits float, 4 bits int, or 4 bits float in groups of 16 (nvfp4) or 32 (mxfp4)"
+    dtypes: set[str] = set()
+    for name, group in groups.items():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        w = weights if isinstance(weights, dict) else {}
+        bits, kind, size = w.get("num_bits"), w.get("type"), w.get("group_size")
+        dtype = {(8, "float"): "fp8", (4, "int"): "int4"}.get((bits, kind)) if isinstance(bits, int) and isinstance(kind, str) else None
+        if (bits, kind) == (4, "float"):
+            dtype = {16: "nvfp4", 32: "mxfp4"}.get(size) if isinstance(size, int) else None
+        if dtype is None:
+            shown = f"{show(bits)} bits {show(kind)}" + ("" if size is None else f" in groups of {show(size)}")
+            raise _refused(f"{path}.{name}.weights", "is no form of weights whose memory is known here", shown, allowed)
+        dtypes.add(dtype)
+    if len(dtypes) > 1:
+        raise _refused(path, "are of several dtypes, whose shares are not known", ", ".join(sorted(dtypes)), "one dtype for all groups")
+    return dtypes.pop()
 
 
 def _parameters(f: Mapping[str, Any]) -> float:

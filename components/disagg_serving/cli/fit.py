@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ..catalog import Catalog, Model, load_catalog
-from ..catalog.entries import Entry
+from ..catalog.entries import Engine, Entry, Instance
 from ..catalog.hf_config import read_model
 from ..catalog.loader import Shelf
-from ..errors import SpecError
+from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..pins import DEFAULT_ENGINE
 from ..planning.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
+from ..planning.fit.capacity import calibration_faults
 from ..planning.report import entry
+from ..planning.rules import Subject, rules
+from ..planning.shapes import Served
+from ..spec import EnvironmentSpec, ModelSpec, NetworkSpec
+from ..spec.serving import RoleName
 from .check import CheckFormat
 from .common import emit
 
@@ -26,6 +32,17 @@ VERDICTS = {
     Fit.FITS: "fits: one request of the longest length has room even in the worst case",
     Fit.TIGHT: "may fit: in the worst case one request of the longest length has no room",
     Fit.NO: "does not fit: even in the best case one request of the longest length has no room",
+}
+MEASURED = {Fit.FITS: "fits: one request of the longest length has room", Fit.NO: "does not fit: one request of the longest length has no room"}
+"""Verdicts from the log of a start, which have no better and no worse case."""
+SHAPE_RULES = frozenset({"engine-version", "expert-blocks", "experts", "heads", "max-model-len", "nixl-pipeline-parallel", "pipeline-stages"})
+"""Rules about one engine alone: whether it can start at all."""
+OPTIONS = {
+    "tensorParallel": "--tensor-parallel",
+    "pipelineParallel": "--pipeline-parallel",
+    "expertParallel": "--expert-parallel",
+    "maxModelLen": "--max-model-len",
+    "engine": "--engine",
 }
 
 
@@ -60,7 +77,8 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     """Say whether a model fits the GPUs of one engine, and how many tokens and requests it then holds."""
     known = load_catalog(catalog_dir or (), Path.cwd())
     facts = _model(known, model)
-    gpu = _found(known.instances, instance, "instance").gpu
+    node = _found(known.instances, instance, "instance")
+    gpu = node.gpu
     image = _found(known.engines, engine, "engine")
     world = tensor_parallel * pipeline_parallel
     shape = EngineShape(
@@ -80,13 +98,13 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
         calibration=_calibration(log),
     )
     result = capacity(shape)
+    findings = sort_findings([*_shape_findings(known, model, shape, node, image, role), *_log_findings(shape, log)])
     if output_format is CheckFormat.JSON:
-        steps = [{"name": s.name, "formula": s.formula, "result": s.result} for s in result.steps] if explain else None
-        data = {**entry(model, role.value, result), **({"steps": steps} if steps else {})}
-        emit(json.dumps(data, indent=2, ensure_ascii=False), None)
+        emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)
     else:
-        emit("\n".join(_text(shape, result, f"{model} on {world * data_parallel} x {gpu.name} of {instance}, {image.id}", explain=explain)), None)
-    return 2 if result.fits is Fit.NO else 0
+        head = f"{model} on {world * data_parallel} x {gpu.name} of {instance}, {image.id}"
+        emit("\n".join(_text(shape, result, findings, head, explain=explain)), None)
+    return 2 if result.fits is Fit.NO or has_errors(findings) else 0
 
 
 def _model(known: Catalog, model: str) -> Model:
@@ -114,10 +132,68 @@ def _calibration(log: Path | None) -> Calibration | None:
     try:
         return read_log(log)
     except SpecError as problem:
-        raise SpecError([f.below(f"{log}: ") for f in problem.findings]) from None
+        raise SpecError([replace(f, path=str(log)) if f.path == log.name else f.below(f"{log}: ") for f in problem.findings]) from None
 
 
-def _text(shape: EngineShape, result: Capacity, head: str, *, explain: bool) -> list[str]:
+def _shape_findings(  # noqa: PLR0913, PLR0917 (what a model of an environment is made of)
+    known: Catalog, model: str, shape: EngineShape, node: Instance, image: Engine, role: Role
+) -> list[Finding]:
+    """What the checks of an environment say about this engine alone; paths are the command's options."""
+    name: RoleName = "server" if role is Role.AGGREGATED else "prefill" if role is Role.PREFILL else "decode"
+    spec = ModelSpec.model_validate({"name": "model", "model": model, "engine": image.id, name: {"instanceType": node.id}})
+    # copied, not parsed: what an environment would not even take as a number is for the rules to explain
+    cut = spec.roles[name].model_copy(
+        update={
+            "tensor_parallel": shape.tensor_parallel,
+            "pipeline_parallel": shape.pipeline_parallel,
+            "expert_parallel": shape.expert_parallel,
+        }
+    )
+    spec = spec.model_copy(update={"max_model_len": shape.max_model_len, "kv_cache_dtype": shape.kv_cache_dtype, name: cut})
+    served = Served(0, spec, shape.facts, image, {name: node}, known.routers, "", {})
+    environment = EnvironmentSpec.model_construct(network=NetworkSpec(), models=[served.spec])
+    subject = Subject(environment, known, [served])
+    found = (f for r in rules() if r.id in SHAPE_RULES for f in r.run(subject))
+    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path)) for f in found]
+
+
+def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:
+    """Where the log of a start is not of this engine."""
+    record = shape.calibration
+    if record is None:
+        return []
+    values = {"weightsGiB": record.weights_gib, "kvCacheGiB": record.kv_gib, "kvCacheTokens": record.tokens}
+    fix = "give the options of the start that wrote the log"
+    found = [Finding("calibration", Level.ERROR, f"{log}: {name}", text, values[name], "", fix) for name, text in calibration_faults(shape)]
+    version = record.engine_version
+    if version and version.split(".")[:2] != shape.engine_version.split(".")[:2]:
+        message = f"is the vLLM of the log, but this engine is {shape.engine_version}: another version needs another amount of memory"
+        found.append(Finding("calibration", Level.WARNING, f"{log}", message, version, shape.engine_version, "take a log of this engine"))
+    return found
+
+
+def _record(record: Calibration) -> dict[str, float]:
+    """The role's `calibration` in the stack file, as the log has it."""
+    noted = {
+        "weightsGiB": record.weights_gib,
+        "kvCacheGiB": record.kv_gib,
+        "kvCacheTokens": record.tokens,
+        "gpuMemoryUtilization": record.gpu_memory_utilization,
+    }
+    return {name: value for name, value in noted.items() if value is not None}
+
+
+def _data(shape: EngineShape, result: Capacity, findings: list[Finding], figures: dict[str, Any], *, explain: bool) -> dict[str, Any]:
+    if shape.calibration is not None:
+        figures["calibration"] = _record(shape.calibration)
+    if findings:
+        figures["findings"] = [f.as_dict() for f in findings]
+    if explain:
+        figures["steps"] = [{"name": s.name, "formula": s.formula, "result": s.result} for s in result.steps]
+    return figures
+
+
+def _text(shape: EngineShape, result: Capacity, findings: list[Finding], head: str, *, explain: bool) -> list[str]:
     rows = [
         ("budget", f"{result.budget_gib:.1f} GiB a GPU, {shape.gpu_memory_utilization:g} of {shape.gpu_memory_gib:g}"),
         ("weights", _bars(result.weights_gib)),
@@ -128,13 +204,27 @@ def _text(shape: EngineShape, result: Capacity, head: str, *, explain: bool) -> 
         (f"requests of {shape.model_len:,} tokens", _counts(result.max_concurrency, digits=1)),
         ("longest request", f"{result.longest_fitting:,} tokens"),
     ]
+    if result.fits is not Fit.FITS:
+        rows.append(("missing", _bars(result.missing_gib(shape.model_len))))
     width = max(len(name) for name, _ in rows)
-    lines = [head, "", *(f"{name.ljust(width)}  {value}" for name, value in rows), "", _bar(shape, result), "", VERDICTS[result.fits]]
+    lines = [head, "", *(f"{name.ljust(width)}  {value}" for name, value in rows), "", _bar(shape, result), ""]
+    lines += [f"{f.level} [{f.id}] {f.sentence()}" for f in findings]
+    lines.append(_verdict(shape, result, findings))
     if shape.calibration is not None:
-        lines.append("calibrated with the log of a start")
+        record = ", ".join(f"{name}: {value!r}" for name, value in _record(shape.calibration).items())
+        lines += ["calibrated with the log of a start; for the role in the stack file:", f"calibration: {{{record}}}"]
     if explain:
         lines += ["", *(f"{s.name}: {s.formula} = {s.result}" for s in result.steps)]
     return lines
+
+
+def _verdict(shape: EngineShape, result: Capacity, findings: list[Finding]) -> str:
+    errors = {f.id for f in findings if f.level is Level.ERROR}
+    if errors == {"calibration"}:
+        return "no answer: the log is of another engine, see the errors"
+    if errors and result.fits is not Fit.NO:
+        return "does not start: see the errors"
+    return VERDICTS[result.fits] if shape.calibration is None else MEASURED[result.fits]
 
 
 def _bar(shape: EngineShape, result: Capacity) -> str:
@@ -146,8 +236,8 @@ def _bar(shape: EngineShape, result: Capacity) -> str:
 
 
 def _bars(bars: Bars) -> str:
-    return f"{bars.mid:.1f} GiB a GPU ({bars.low:.1f} to {bars.high:.1f})"
+    return f"{bars.mid:.1f} GiB a GPU" + ("" if bars.low == bars.high else f" ({bars.low:.1f} to {bars.high:.1f})")
 
 
 def _counts(bars: Bars, digits: int = 0) -> str:
-    return f"{bars.mid:,.{digits}f} ({bars.low:,.{digits}f} to {bars.high:,.{digits}f})"
+    return f"{bars.mid:,.{digits}f}" + ("" if bars.low == bars.high else f" ({bars.low:,.{digits}f} to {bars.high:,.{digits}f})")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import SpecError
-from .fit import Calibration, Capacity, EngineShape, capacity, unknown_architecture
+from ..errors import Finding, SpecError
+from .fit import Calibration, Capacity, EngineShape, capacity
 from .shapes import Group, Layout, block_size_of
 
 KIND = {"server": "aggregated"}
@@ -31,18 +31,32 @@ def shape_of(group: Group) -> EngineShape:
         max_num_seqs=role.max_num_seqs,
         speculative=model.speculative is not None,
         nixl=model.disaggregated,
-        calibration=Calibration(measured.weights_gib, measured.kv_cache_gib, measured.kv_cache_tokens) if measured else None,
+        calibration=Calibration(
+            measured.weights_gib,
+            measured.kv_cache_gib,
+            measured.kv_cache_tokens,
+            gpu_memory_utilization=measured.gpu_memory_utilization,
+        )
+        if measured
+        else None,
     )
 
 
 def capacity_of(group: Group) -> Capacity | None:
-    """What one engine of a group can hold; None where the model's attention is not known or the figures describe no engine."""
-    if unknown_architecture(group.served.facts) is not None:
-        return None
+    """What one engine of a group can hold; None where `unknown_memory` says why not."""
     try:
         return capacity(shape_of(group))
     except SpecError:
         return None
+
+
+def unknown_memory(group: Group) -> list[Finding]:
+    """Why `capacity_of` gives nothing for a group; their paths are fields of the model or the role."""
+    try:
+        capacity(shape_of(group))
+    except SpecError as problem:
+        return list(problem.findings)
+    return []
 
 
 def capacities(layout: Layout) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from ..planning.cost import cost_of
 from ..planning.evaluation import evaluate_file
 from ..planning.forecast import forecast_of
 from ..planning.layout import merge_layouts
-from ..planning.placement import place
+from ..planning.placement import Node, by_pool, place
 from ..planning.report import capacities
-from ..planning.shapes import Layout
+from ..planning.shapes import Group, Layout
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
 from .graph import Graph
 from .topology import topology_of
@@ -50,7 +50,8 @@ class Plan:
 
 
 def placement_of(layout: Layout) -> list[dict[str, Any]]:
-    """Pools with their nodes and what stays idle on each."""
+    """Pools with their nodes, what stays idle on each, and pods that no node can hold."""
+    groups = by_pool(layout.groups)
     instances = {g.pool: g.instance.id for g in layout.groups}
     types = {key: pool.instance.id if pool else ", ".join(sorted(set(instances.values()))) for key, pool, _ in place(layout)}
     return [
@@ -59,8 +60,14 @@ def placement_of(layout: Layout) -> list[dict[str, Any]]:
             "instanceType": types[key],
             "nodes": [{"pods": list(n.pods), "idleGpus": n.idle_gpus, "idleEfa": n.idle_efa} for n in nodes],
         }
+        | _unplaced(groups[key], nodes)
         for key, _, nodes in place(layout)
     ]
+
+
+def _unplaced(groups: Sequence[Group], nodes: Sequence[Node]) -> dict[str, Any]:
+    left = {pod for g in groups for names in g.pods() for pod in names} - {pod for n in nodes for pod in n.pods}
+    return {"unplaced": sorted(left)} if left else {}
 
 
 def make_plan(project: Project, file: StackFile) -> Plan:

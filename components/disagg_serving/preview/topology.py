@@ -24,12 +24,12 @@ def topology_of(layout: Layout) -> str:
     for served in layout.served:
         by_role = {g.role: g for g in layout.groups_of(served)}
         if "server" in by_role:
-            lines += [f"  client -->|{served.spec.name}| {home}" for home in homes[by_role["server"].name][:1]]
-            lines += _links(homes[by_role["server"].name], by_role["server"])
+            lines += [f"  client -->|{served.spec.name}| {home}" for home in homes.get(by_role["server"].name, [])[:1]]
+            lines += _links(homes.get(by_role["server"].name, []), by_role["server"])
             continue
-        lines += [f"  client -->|{served.spec.name}| {home}" for home in homes[by_role["decode"].name]]
-        for decode in homes[by_role["decode"].name]:
-            for prefill in homes[by_role["prefill"].name]:
+        lines += [f"  client -->|{served.spec.name}| {home}" for home in homes.get(by_role["decode"].name, [])]
+        for decode in homes.get(by_role["decode"].name, []):
+            for prefill in homes.get(by_role["prefill"].name, []):
                 lines += [f"  {decode} -->|prompt| {prefill}", f"  {prefill} ==>|KV over EFA| {decode}"]
     return "\n".join(lines) + "\n"
 

@@ -288,6 +288,9 @@ class CalibrationSpecArgs(TypedDict):
     kv_cache_tokens: NotRequired[int]
     """Tokens after `GPU KV cache size`. Default: calculated from kvCacheGiB."""
 
+    gpu_memory_utilization: NotRequired[float]
+    """Share of GPU memory at which the log was taken; another one of the role moves the KV cache. Default: the role's."""
+
 
 class RateSpecArgs(TypedDict):
     """A measured rate: prompt tokens a second of a prefill GPU, or answer tokens a second of a decode GPU at the wanted pace."""

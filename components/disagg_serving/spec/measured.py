@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from .base import Count, Positive, Spec
@@ -13,10 +15,15 @@ class CalibrationSpec(Spec):
     weights_gib: Positive = Field(..., alias="weightsGiB", description="GiB a GPU after `Model loading took`; of the fullest rank.")
     kv_cache_gib: Positive = Field(..., alias="kvCacheGiB", description="GiB a GPU after `Available KV cache memory`; of the emptiest rank.")
     kv_cache_tokens: Count | None = Field(None, description="Tokens after `GPU KV cache size`. Default: calculated from kvCacheGiB.")
+    gpu_memory_utilization: Annotated[Positive, Field(le=1)] | None = Field(
+        None, description="Share of GPU memory at which the log was taken; another one of the role moves the KV cache. Default: the role's."
+    )
 
 
 class RateSpec(Spec):
     """A measured rate: prompt tokens a second of a prefill GPU, or answer tokens a second of a decode GPU at the wanted pace."""
 
     input_tokens: Count = Field(..., description="Mean prompt length of the run.")
-    tokens_per_second_per_gpu: Positive = Field(..., alias="tokensPerSecondPerGPU", description="Tokens a second and GPU, saturated.")
+    tokens_per_second_per_gpu: Annotated[Positive, Field(ge=1)] = Field(
+        ..., alias="tokensPerSecondPerGPU", description="Tokens a second and GPU, saturated."
+    )

@@ -208,7 +208,7 @@ _BOUNDS = {
     "less_than": ("is too large", "below {lt}"),
     "too_short": ("has too few entries", "at least {min_length}"),
     "too_long": ("has too many entries", "at most {max_length}"),
-    "string_too_short": ("is too short", "at least {min_length} character"),
+    "string_too_short": ("is too short", "at least {min_length} character(s)"),
     "string_too_long": ("is too long", "at most {max_length} characters"),
     "string_pattern_mismatch": ("has a form that is not possible", "{words}"),
 }
@@ -218,6 +218,8 @@ def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
     path = path_of(tuple(p for p in loc if p != "[key]"))
     value = _value_at(data, place)
+    if kind == "too_short" and isinstance(value, str):
+        kind = "string_too_short"
     if kind == "extra_forbidden":
         known = sorted(_keys(_model_at(model, loc[:-1]) or model))
         return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))

@@ -68,14 +68,21 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class RateCurve:
-    """Rates of one role by prompt length, ascending; of several runs at one length the fastest counts. Raises BalanceError without points."""
+    """Rates of one role by prompt length, ascending. Raises BalanceError without points.
+
+    Of several saturated rates at one length the slower counts, because a plan must not need the better run of two. Runs that were held back are
+    lower bounds: of those the fastest counts, and only where no saturated one is as fast.
+    """
 
     points: tuple[MeasuredRate, ...]
 
     def __init__(self, points: Iterable[MeasuredRate]) -> None:
         best: dict[float, MeasuredRate] = {}
-        for point in sorted(points, key=lambda p: (p.tokens_per_second_per_gpu, p.saturated)):
-            best[point.input_tokens] = point
+        for point in sorted(points, key=lambda p: (p.saturated, -p.tokens_per_second_per_gpu if p.saturated else p.tokens_per_second_per_gpu)):
+            other = best.get(point.input_tokens)
+            held_back = other is not None and not other.saturated and other.tokens_per_second_per_gpu > point.tokens_per_second_per_gpu
+            if not (point.saturated and held_back):
+                best[point.input_tokens] = point
         if not best:
             raise BalanceError("no rates: measure tokens a second and GPU at the mean prompt length")
         object.__setattr__(self, "points", tuple(best[length] for length in sorted(best)))

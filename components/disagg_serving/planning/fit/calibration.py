@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import Finding, Level, SpecError
+from .constants import Bars
 
 MAX_BYTES = 100_000_000
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
@@ -36,6 +37,12 @@ _UTILIZATION = (
     rf"The current --gpu-memory-utilization={_NUMBER} is equivalent",
     rf"\bgpu_memory_utilization['\"]?[:=] ?{_NUMBER}",
 )
+_FATAL = re.compile(r"Engine core initialization failed|CUDA out of memory")
+
+TOKENS_OFF, HYBRID_TOKENS_OFF = 0.02, 0.06
+"""How far a log's tokens may be from those of the formula; models with windows are rounded by more."""
+WEIGHTS_OFF = 0.1
+"""How far outside of their bars a log's weights may be."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,32 @@ class Calibration:
         wrong = [name for name, value in amounts.items() if value is not None and not (math.isfinite(value) and value > 0)]
         if wrong:
             raise SpecError([_finding(name, "is no amount of a start-up log", amounts[name], "above 0") for name in wrong])
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an engine's shape says about its log: GiB of a GPU's budget, weights with their bars, and tokens of the logged KV cache by stage."""
+
+    budget_gib: float
+    weights_gib: Bars
+    tokens: tuple[int, ...]
+    hybrid: bool = False
+
+
+def contradictions(record: Calibration, expected: Expected) -> list[tuple[str, str]]:
+    """Where a record cannot be of the engine that it is used for: the field as in the stack file, and what is wrong with it."""
+    found: list[tuple[str, str]] = []
+    together, weights = record.weights_gib + record.kv_gib, expected.weights_gib
+    if together > expected.budget_gib:
+        message = f"and weightsGiB are {together:.1f} GiB together, more than the {expected.budget_gib:.1f} GiB that vLLM may use of a GPU"
+        found.append(("kvCacheGiB", message))
+    off = HYBRID_TOKENS_OFF if expected.hybrid else TOKENS_OFF
+    if record.tokens is not None and all(abs(record.tokens - n) > off * n for n in expected.tokens):
+        likely = min(expected.tokens, key=lambda n: abs(n - (record.tokens or 0)))
+        found.append(("kvCacheTokens", f"are not what {record.kv_gib:g} GiB hold, {likely:,} tokens, within {off:.0%}"))
+    if not weights.low * (1 - WEIGHTS_OFF) <= record.weights_gib <= weights.high * (1 + WEIGHTS_OFF):
+        found.append(("weightsGiB", f"is more than {WEIGHTS_OFF:.0%} outside of the {weights.low:.1f} to {weights.high:.1f} GiB of this engine"))
+    return found
 
 
 def read_log(path: Path | str) -> Calibration:
@@ -95,6 +128,7 @@ def parse_log(text: str, name: str = "log") -> Calibration:
     if min(memory) <= 0:
         message = f"is of a start that failed: {min(memory):g} GiB were left for the KV cache"
         raise SpecError([_finding(name, message, None, "the log of a start that succeeded")])
+    _refuse_fatal(text, name)
     tokens, utilization = _numbers(_TOKENS, text), _numbers(_UTILIZATION, text)
     concurrency, version = _CONCURRENCY.findall(text), _START.search(text) or _ENGINE.search(text)
     return Calibration(
@@ -106,6 +140,15 @@ def parse_log(text: str, name: str = "log") -> Calibration:
         gpu_memory_utilization=utilization[-1] if utilization and 0 < utilization[-1] <= 1 else None,
         engine_version=version[1] if version else None,
     )
+
+
+def _refuse_fatal(text: str, name: str) -> None:
+    """Raise SpecError where the start whose KV cache was read failed after that line."""
+    end = max(m.end() for spelling in _KV for m in re.finditer(spelling, text))
+    following = _START.search(text, end)
+    if fatal := _FATAL.search(text, end, following.start() if following else len(text)):
+        message = f"is of a start that failed: `{fatal[0]}` comes after the KV cache"
+        raise SpecError([_finding(name, message, None, "the log of a start that succeeded")])
 
 
 def _numbers(spellings: Iterable[str], text: str) -> list[float]:

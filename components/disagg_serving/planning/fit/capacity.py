@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from ...errors import SpecError
 from .budget import budget_gib, overhead
-from .calibration import Calibration
+from .calibration import Calibration, Expected, contradictions
 from .constants import Bars, exactly
 from .kv import KvPlan, kv_plan
 from .shape import GIB, EngineShape, unknown_architecture
@@ -53,6 +53,12 @@ class Capacity:
     def concurrency_at(self, tokens: int) -> Bars:
         """Requests of so many tokens (prompt and answer, 1 and more) that the cache holds at once."""
         return self.blocks.times(1 / self.plan.blocks_of(max(1, tokens)))
+
+    def missing_gib(self, tokens: int) -> Bars:
+        """GiB of one GPU that are missing for a request of so many tokens; 0 where it fits."""
+        needed = (self.plan.blocks_of(max(1, tokens)) + 1) * self.plan.block_bytes[self.stage] / GIB - self.budget_gib
+        held, kept = self.weights_gib, self.overhead_gib
+        return Bars(*(max(0.0, needed + w + o) for w, o in ((held.low, kept.low), (held.mid, kept.mid), (held.high, kept.high))))
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,25 @@ def tokens_of_pool(shape: EngineShape, kv_gib: float) -> int:
     plan = kv_plan(shape)
     fullest = _Pool(plan, plan.block_bytes.index(max(plan.block_bytes)))
     return plan.tokens_of(fullest.blocks(kv_gib), shape.model_len)
+
+
+def calibration_faults(shape: EngineShape) -> list[tuple[str, str]]:
+    """Where the shape's calibration contradicts the shape: field and message. None without a calibration. Raises SpecError like `capacity`."""
+    record = shape.calibration
+    if record is None:
+        return []
+    if finding := unknown_architecture(shape.facts):
+        raise SpecError([finding])
+    plan, cut = kv_plan(shape), stages(shape)
+    held = [in_gib(weights(shape, stage)) for stage in cut]
+    pools = [_Pool(plan, i).blocks(record.kv_gib) for i in range(len(cut))]
+    expected = Expected(
+        shape.gpu_memory_gib * (record.gpu_memory_utilization or shape.gpu_memory_utilization),
+        max(held, key=lambda bars: bars.mid),
+        tuple(plan.tokens_of(blocks, record.max_model_len or shape.model_len) for blocks in pools),
+        plan.hybrid,
+    )
+    return contradictions(record, expected)
 
 
 def _rank(shape: EngineShape, stage: Stage, budget: float) -> _Rank:

@@ -73,8 +73,19 @@ class EngineShape:
         if self.kv_cache_dtype not in KV_DTYPES or (self.kv_cache_dtype == "fp8_ds_mla" and self.facts.indexer is None):
             allowed = [d for d in KV_DTYPES if d != "fp8_ds_mla" or self.facts.indexer is not None]
             wrong.append(_refused("kvCacheDtype", "is not a KV dtype whose size is known for this model", self.kv_cache_dtype, ", ".join(allowed)))
+        wrong += self._shards()
         if wrong:
             raise SpecError(wrong)
+
+    def _shards(self) -> list[Finding]:
+        """Decode context parallelism deals out what tensor parallelism would copy (vllm: ParallelConfig, get_total_num_kv_heads)."""
+        tp, shards = self.tensor_parallel, self.decode_context_parallel
+        copies = tp if self.facts.mla is not None else tp // self.facts.kv_heads
+        if shards <= 1 or tp < 1 or (tp % shards == 0 and shards <= copies):
+            return []
+        message = f"is no part of the {max(1, copies)} copies that tensorParallel {tp} makes of each KV head"
+        fitting = [n for n in range(1, max(1, copies) + 1) if tp % n == 0]
+        return [_refused("decodeContextParallel", message, shards, ", ".join(map(str, fitting)))]
 
     @property
     def model_len(self) -> int:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ... import labels
 from ...errors import Level
 from ..cost import OLD_DAYS, cost_of, old_prices, today
 from ..placement import by_pool, pack
-from ..shapes import Group, room_of
+from ..shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, pool_name, room_of
 from .registry import Fault, Stage, Subject, rule
 
 RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
+GIB_AN_EFA, LEAST_GIB = 4, 8
+"""Memory besides /dev/shm: 128 GiB to enumerate 32 EFA devices (awsome-inference#71), and what no engine starts without."""
 
 
 @rule("reservations", Level.ERROR, Stage.FORM, "AWS: capacityReservationSelectorTerms; karpenter.sh/capacity-type reserved")
 def reservations(s: Subject) -> Iterator[Fault]:
-    """Reserved capacity names its reservations and how many instances they hold; other capacity names none."""
+    """Reserved capacity names its reservations, each of one instance type, and how many instances they hold; other capacity names none."""
+    yield from _misnamed(s)
     for _served, _name, role, path in s.roles():
         capacity = role.capacity
         for i, given in enumerate(capacity.reservation_ids):
@@ -45,6 +49,21 @@ def reservations(s: Subject) -> Iterator[Fault]:
             )
 
 
+@rule("reservation-shared", Level.WARNING, Stage.FORM, "disagg-serving: nodes is the part of a reservation that a pool may take")
+def reservation_shared(s: Subject) -> Iterator[Fault]:
+    """Pools that share a reservation take together no more instances than it holds, which the stack file alone cannot tell."""
+    claims: dict[str, dict[str, tuple[int, str]]] = defaultdict(dict)
+    for served, name, role, path in s.roles():
+        for given in role.capacity.reservation_ids if s.spec.makes_pools else ():
+            claims[given].setdefault(pool_name(name, served.instances[name], role.capacity), (role.capacity.nodes or 0, path))
+    for given, pools in claims.items():
+        if len(pools) > 1:
+            total, path = sum(nodes for nodes, _ in pools.values()), list(pools.values())[-1][1]
+            message = f"is shared by pools {', '.join(sorted(pools))}, which may take {total} instances together"
+            fix = "see that it holds as many, or give each pool a reservation of its own"
+            yield Fault(f"{path}.capacity.reservationIds", message, given, f"a reservation of at least {total}", fix)
+
+
 @rule("open-reservations", Level.INFO, Stage.FORM, "AWS: Auto Mode and On-Demand Capacity Reservations")
 def open_reservations(s: Subject) -> Iterator[Fault]:
     """Once one NodeClass names reservations, Auto Mode no longer uses open ones for any NodeClass of the cluster."""
@@ -56,17 +75,39 @@ def open_reservations(s: Subject) -> Iterator[Fault]:
 
 @rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, "Kubernetes: a pod is placed whole on one node")
 def pod_fits_node(s: Subject) -> Iterator[Fault]:
-    """One pod asks for no more CPU, memory, disk, GPUs and EFA devices than an empty node offers."""
+    """One pod asks for no more CPU, memory, disk, GPUs and EFA devices than an empty node offers, and for the disk that its weights take."""
+    yield from _small_disks(s)
     for group in s.layout.groups if s.layout else ():
         for key, what, wanted, offered, sidecar in _quantities(group):
             if wanted + sidecar > offered:
                 message = f"is too much: pod asks for {wanted + sidecar:g} {what}, more than {group.spec.instance_type} offers"
-                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {offered - sidecar:g}", "lower it or leave it out")
+                fix = _fix_of(group, key, int(offered - sidecar))
+                yield Fault(f"{group.path}.{key}", message, _given(group, key), f"at most {offered - sidecar:g}", fix)
         if group.shm_gib * 1024 >= group.engine_requests.memory_mib:
             most = group.engine_requests.memory_mib // 1024 - 1
             yield Fault(
                 f"{group.path}.shmGiB", "counts as memory and leaves none for the engine", group.shm_gib, f"at most {most}", "raise memoryGiB"
             )
+
+
+@rule("host-memory", Level.WARNING, Stage.LAYOUT, "aws-samples/awsome-inference#71: 128 GiB for 32 EFA devices; llm-d: /dev/shm of 20 GiB up to TP4")
+def host_memory(s: Subject) -> Iterator[Fault]:
+    """Beside /dev/shm, memory is left for the engine's processes and its EFA devices; CPU and /dev/shm are what such pods run with."""
+    for group in s.layout.groups if s.layout else ():
+        ask, gpus = group.engine_requests, group.engine_requests.gpus
+        memory, shm = ask.memory_mib // 1024, group.shm_gib
+        wanted = max(LEAST_GIB, GIB_AN_EFA * ask.efa)
+        if shm < memory < shm + wanted:
+            level = Level.ERROR if memory < shm + LEAST_GIB else None
+            message = f"leaves {memory - shm} GiB beside shmGiB {shm} for processes and {ask.efa} EFA devices"
+            yield Fault(f"{group.path}.memoryGiB", message, group.spec.memory_gib, f"{shm + wanted} or more", "raise it or leave it out", level)
+        if ask.cpu_millis < 1000 * gpus:
+            message = f"is less than a vCPU a GPU, each of which has a process that must keep up with it ({gpus} a pod)"
+            yield Fault(f"{group.path}.cpu", message, group.spec.cpu, f"{gpus} or more", "raise it or leave it out")
+        usual = SHM_GIB if gpus <= SMALL_POD_GPUS else LARGE_SHM_GIB
+        if shm < usual and gpus > 1:
+            message = f"is less than pods of {gpus} GPUs are known to run with"
+            yield Fault(f"{group.path}.shmGiB", message, group.spec.shm_gib, f"{usual} or more", "raise it or leave it out")
 
 
 @rule("node-packing", Level.WARNING, Stage.LAYOUT, "placement simulation over the generated pools")
@@ -195,6 +236,30 @@ def price_age(s: Subject) -> Iterator[Fault]:
         yield Fault("catalogDirs", f"hold no newer price of {line['item']} than that of {line['asOf']}", None, f"at most {OLD_DAYS} days old", fix)
 
 
+def _misnamed(s: Subject) -> Iterator[Fault]:
+    """Reservations that stand twice in a list, or with two instance types."""
+    first: dict[str, tuple[str, str]] = {}
+    for _served, _name, role, path in s.roles():
+        place = f"{path}.capacity.reservationIds"
+        for given, times in Counter(role.capacity.reservation_ids).items():
+            if times > 1:
+                yield Fault(place, f"name {given} {times} times, which adds no instances", None, "each reservation once", "remove it", Level.WARNING)
+            other, instance_type = first.setdefault(given, (path, role.instance_type))
+            if instance_type != role.instance_type:
+                message = f"is that of {other}, whose nodes are {instance_type}"
+                yield Fault(place, message, given, f"reservations of {role.instance_type}", "name another, or use the same instanceType")
+
+
+def _small_disks(s: Subject) -> Iterator[Fault]:
+    """A pod that downloads the weights asks for local disk that holds them: a smaller pod is evicted in the middle of the download."""
+    for served, _name, role, path in s.roles():
+        least = local_disk_gib(served)
+        if role.ephemeral_storage_gib is not None and least > SCRATCH_GIB and role.ephemeral_storage_gib < least - SCRATCH_GIB:
+            message = f"does not hold the weights of {served.spec.model}, {least - SCRATCH_GIB} GiB with 10 % to spare"
+            fix = f"set {least}, leave it out, or stream the weights with weights.s3"
+            yield Fault(f"{path}.ephemeralStorageGiB", message, role.ephemeral_storage_gib, f"{least} or more", fix)
+
+
 def _bounded(s: Subject) -> Iterator[tuple[str, list[Group], int]]:
     """Pools that the program makes, by name, with their groups and the most nodes they may have."""
     bounds = {pool.name: pool.max_nodes for pool in s.layout.pools} if s.layout else {}
@@ -215,6 +280,15 @@ def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:
 
 def _given(group: Group, key: str) -> object:
     return {"cpu": group.spec.cpu, "memoryGiB": group.spec.memory_gib, "ephemeralStorageGiB": group.spec.ephemeral_storage_gib}[key]
+
+
+def _fix_of(group: Group, key: str, most: int) -> str:
+    """What to do about a pod that is too large: without a value in the stack file there is none to leave out."""
+    if _given(group, key) is not None:
+        return "lower it or leave it out"
+    if key == "ephemeralStorageGiB":
+        return "stream the weights with weights.s3, or use an instance type with more local disk"
+    return f"set {key}: {most}" if most > 0 else "use a larger instance type"
 
 
 def _most_replicas(group: Group, nodes: int) -> int:

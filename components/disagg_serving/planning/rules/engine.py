@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...errors import Level
+from ..fit.constants import batch_defaults
+from ..shapes import Served, group_size
 from .registry import Fault, Stage, Subject, rule
 from .weights import COMMIT
 
@@ -20,6 +23,8 @@ OWNED_FLAGS = frozenset(
 )
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
+SHORTEST = len("--xx")
+"""Shortened flags of so few letters could be any."""
 SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
 HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}")
 EXPANDED_SECRET = re.compile(r"\$\((HF_TOKEN|VLLM_API_KEY)\)")
@@ -45,12 +50,45 @@ OWNED_ENV = frozenset(
 )  # fmt: skip
 
 
+class Harm(NamedTuple):
+    """What a variable does to traffic over EFA: by which values (None: by any), why, and what is right."""
+
+    values: frozenset[str] | None
+    reason: str
+    right: str
+    level: Level | None = None
+
+
+OFF, ON = frozenset({"0", "false", "no", "off"}), frozenset({"1", "true", "yes", "on"})
+EFA_ENV = {
+    "FI_EFA_USE_DEVICE_RDMA": Harm(OFF, "turns GPUDirect RDMA off, which NIXL's LIBFABRIC backend and NCCL need", "1, or without it"),
+    "NCCL_NET": Harm(frozenset({"socket", "ib"}), "takes NCCL off EFA", "without it: NCCL_NET_PLUGIN is ofi"),
+    "UCX_TLS": Harm(None, "has no effect: KV moves by NIXL's LIBFABRIC backend, not by UCX", "without it", Level.WARNING),
+    "FI_EFA_USE_HUGE_PAGE": Harm(ON, "needs huge pages, which Auto Mode's nodes do not reserve", "0, or without it"),
+    "LD_LIBRARY_PATH": Harm(None, "replaces the image's path, where libfabric, NIXL and the OFI plugin lie", "without it"),
+    "RDMAV_FORK_SAFE": Harm(None, "slows every registration of memory: the OFI plugin makes forks safe by itself", "without it", Level.WARNING),
+}
+"""Variables that break or slow EFA (aws.md 8, vllm-nixl.md 2 and 4)."""
+
+FORECAST_FLAGS = (
+    "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
+    "--num-gpu-blocks-override", "--hf-overrides",
+)  # fmt: skip
+"""Flags that change memory or layout and that planning/fit does not read."""
+FORECAST_ENV = frozenset({"VLLM_PP_LAYER_PARTITION"})
+
+OWN_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "mtp"})
+"""Methods that need no draft model, beside those of single architectures, whose names end like MTP."""
+OTHER_DRAFTS = frozenset({"eagle", "eagle3", "draft_model", "dflash", "custom_class"})
+"""Methods that need a draft model, which `speculative` does not name."""
+MTP = re.compile(r"(^|_)mtp$")
+
+
 @rule("engine-libfabric", Level.ERROR, Stage.FORM, "vLLM and NIXL images: the LIBFABRIC plugin needs libfabric.so and hwloc in the image")
 def engine_libfabric(s: Subject) -> Iterator[Fault]:
     """Engines whose pods talk over EFA run from an image with libfabric; without it NCCL and NIXL fall back to TCP or do not start."""
     for served in s.served:
-        sizes = [served.instances[n].gpu.count < r.tensor_parallel * r.pipeline_parallel for n, r in served.spec.roles.items()]
-        if (served.spec.disaggregated or any(sizes)) and not served.engine.libfabric:
+        if _over_efa(served) and not served.engine.libfabric:
             able = [e for e in s.catalog.engines if s.catalog.engines[e].libfabric]
             yield Fault(
                 f"{served.path}.engine",
@@ -133,14 +171,10 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
         work = served.spec.workload
         if work and work.input_tokens + work.output_tokens > served.max_model_len:
             total = work.input_tokens + work.output_tokens
-            allowed = f"at most {served.max_model_len} together"
-            yield Fault(
-                f"{served.path}.workload",
-                f"of a mean request are more than maxModelLen {served.max_model_len}",
-                f"{total} tokens",
-                allowed,
-                f"raise maxModelLen to {total} or more",
-            )
+            message = f"of a mean request are more than maxModelLen {served.max_model_len}"
+            known = total <= served.facts.context_length
+            fix = f"raise maxModelLen to {total} or more" if known else f"the context of {served.spec.model} is {served.facts.context_length}"
+            yield Fault(f"{served.path}.workload", message, f"{total} tokens", f"at most {served.max_model_len} together", fix)
 
 
 @rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag", firm=True)
@@ -183,6 +217,71 @@ def extra_env(s: Subject) -> Iterator[Fault]:
                 )
 
 
+@rule("efa-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; NIXL: LIBFABRIC plugin; EKS Auto Mode: no huge pages")
+def efa_env(s: Subject) -> Iterator[Fault]:
+    """Where pods talk over EFA, no extra variable takes the traffic off it or names what its nodes lack."""
+    for served in s.served:
+        for name, value in served.spec.extra_env.items() if _over_efa(served) else ():
+            harm = EFA_ENV.get(name)
+            if harm is not None and (harm.values is None or value.lower() in harm.values):
+                yield Fault(f"{served.path}.extraEnv.{name}", harm.reason, value, harm.right, "remove it", harm.level)
+
+
+@rule("forecast-flags", Level.WARNING, Stage.FORM, "disagg-serving: planning/fit reads the fields of the stack file only")
+def forecast_flags(s: Subject) -> Iterator[Fault]:
+    """Flags and variables that change memory or layout are not counted in the forecast, unless every role has a calibration."""
+    message = "changes memory or layout, which the memory forecast does not count"
+    fix = "set calibration in each role, from the log of a start with it"
+    for served in s.served:
+        if all(role.calibration is not None for role in served.spec.roles.values()):
+            continue
+        for j, arg in enumerate(served.spec.extra_args):
+            if any(names(arg, flag) for flag in FORECAST_FLAGS):
+                yield Fault(f"{served.path}.extraArgs[{j}]", message, arg, "without it, or calibration", fix)
+        for name in sorted(FORECAST_ENV & set(served.spec.extra_env)):
+            yield Fault(f"{served.path}.extraEnv.{name}", message, served.spec.extra_env[name], "without it, or calibration", fix)
+
+
+@rule("kv-dtype", Level.ERROR, Stage.FORM, "vLLM 0.33: fp8_e5m2 kv-cache is not supported with fp8 checkpoints (layers/attention/attention.py)")
+def kv_dtype(s: Subject) -> Iterator[Fault]:
+    """A native FP8 checkpoint does not keep KV as fp8_e5m2; a compressed-tensors one without scales of KV may."""
+    for served in s.served:
+        if served.spec.kv_cache_dtype == "fp8_e5m2" and served.facts.weight_dtype == "fp8":
+            level = None if served.facts.moe is not None else Level.WARNING
+            message = "is refused by vLLM for fp8 checkpoints" + ("" if level is None else " that hold scales of the KV cache")
+            yield Fault(f"{served.path}.kvCacheDtype", message, "fp8_e5m2", "auto, bfloat16, fp8, fp8_e4m3", "use fp8", level)
+
+
+@rule("speculative-method", Level.ERROR, Stage.FORM, "vLLM 0.33: config/speculative.py, SpeculativeMethod")
+def speculative_method(s: Subject) -> Iterator[Fault]:
+    """A speculative method is one of vLLM's that drafts without another model, and mtp has layers to draft with."""
+    allowed = ", ".join(sorted(OWN_DRAFTS))
+    for served in s.served:
+        if served.spec.speculative is None:
+            continue
+        method, path = served.spec.speculative.method, f"{served.path}.speculative.method"
+        if MTP.search(method):
+            if not served.facts.mtp_layers:
+                message, others = f"has no layers to draft with: {served.spec.model} has none for it", ", ".join(sorted(OWN_DRAFTS - {"mtp"}))
+                yield Fault(path, message, method, others, "use ngram, or remove speculative")
+        elif method in OTHER_DRAFTS:
+            yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, "use ngram, or remove speculative")
+        elif method not in OWN_DRAFTS:
+            yield Fault(path, "is not known here as a method of vLLM", method, allowed, "see vLLM's SpeculativeMethod", Level.WARNING)
+
+
+@rule("max-num-seqs", Level.ERROR, Stage.FORM, "vLLM 0.33: SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs")
+def max_num_seqs(s: Subject) -> Iterator[Fault]:
+    """An engine step has at least a token for each of its requests."""
+    for served, name, role, path in s.roles():
+        given = role.max_num_batched_tokens
+        tokens = given or batch_defaults(served.instances[name].gpu.memory_gib_torch, served.engine.version)[0]
+        if role.max_num_seqs and role.max_num_seqs > tokens:
+            message = f"is more than {'maxNumBatchedTokens' if given else 'the default of maxNumBatchedTokens,'} {tokens}"
+            fix = f"use {tokens}, or raise maxNumBatchedTokens to {role.max_num_seqs}"
+            yield Fault(f"{path}.maxNumSeqs", message, role.max_num_seqs, f"at most {tokens}", fix)
+
+
 @rule("gated-model", Level.WARNING, Stage.FORM, "Hugging Face: gated repositories")
 def gated_model(s: Subject) -> Iterator[Fault]:
     """A gated repository is downloaded with a token."""
@@ -198,11 +297,25 @@ def _carries_secret(name: str, text: str) -> bool:
     return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or bool(HUGGING_FACE_TOKEN.search(text))
 
 
+def names(arg: str, flag: str) -> bool:
+    """Whether an extra argument gives `flag`, also with underscores, shortened, or as one field of it."""
+    name = _name(arg.split("=", 1)[0])
+    return name == flag or (len(name) > SHORTEST and flag.startswith(name))
+
+
+def _over_efa(served: Served) -> bool:
+    """Whether the pods of a model talk over EFA: prefill with decode, or the nodes of one engine."""
+    return served.spec.disaggregated or any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items())
+
+
+def _name(flag: str) -> str:
+    # --kv-transfer-config.kv_role=x sets one field of a JSON flag
+    return flag.split(".", 1)[0].replace("_", "-")
+
+
 def _is_owned(flag: str) -> bool:
     """Whether the project sets a flag: also when it is negated, or shortened as vLLM's parser allows it."""
-    # --kv-transfer-config.kv_role=x sets one field of a JSON flag
-    name = flag.split(".", 1)[0].replace("_", "-")
-    name = name.replace("--no-", "--", 1)
+    name = _name(flag).replace("--no-", "--", 1)
     return name in OWNED_FLAGS or any(owned.startswith(name) and owned.startswith("--") for owned in OWNED_FLAGS)
 
 

@@ -6,14 +6,38 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...errors import Level, SpecError
+from ...spec.serving import RoleName
 from ..fit import Bars, Capacity, EngineShape, Fit, capacity
-from ..report import capacity_of, shape_of
-from ..shapes import Group
-from .registry import Fault, Stage, Subject, rule
+from ..layout import build_layout
+from ..report import capacity_of, shape_of, unknown_memory
+from ..shapes import Group, Served, build_group
+from .registry import Fault, Stage, Subject, rule, rules, run_stage
 
 MOST_UTILIZATION, LEAST_FREE_GIB = 0.93, 4
 BLOCK = 128
+ASKING = {"memory-fit", "context-fit"}
+WHOLE_NODE = 8
+"""GPUs of a node from which on engines may span several of them: smaller ones are cut out of such nodes, or lack the network."""
+BATCHES, SHARES = (8192, 4096, 2048), (0.9, 0.92)
+"""What a step and a share of memory may be set to where the given one is why a model does not fit."""
+MODEL_FIELDS = {"kvCacheDtype", "maxModelLen", "blockSize"}
+ENTRIES = {"engineVersion": "engine", "architecture": "model", "mla": "model", "indexer": "model", "slidingWindow": "model"}
+"""Where the stack file names what a finding about an engine's shape is about."""
 PLANNING = "disagg-serving: planning/fit, checked on public start-up logs (make accuracy)"
+
+
+@rule("memory-unknown", Level.ERROR, Stage.LAYOUT, PLANNING, firm=True)
+def memory_unknown(s: Subject) -> Iterator[Fault]:
+    """The memory of every role can be calculated, so that no forecast is left out of the plan in silence."""
+    said: set[tuple[str, str]] = set()
+    for group in s.layout.groups if s.layout else ():
+        for found in unknown_memory(group):
+            key = ENTRIES.get(found.path, found.path)
+            of_model = key in MODEL_FIELDS or found.path in ENTRIES
+            path = f"{group.served.path if of_model else group.path}.{key}"
+            if (path, found.message) not in said:
+                said.add((path, found.message))
+                yield Fault(path, found.message, found.value, found.allowed, found.fix or "use one of these, or nothing can say what fits")
 
 
 @rule("memory-fit", Level.ERROR, Stage.LAYOUT, PLANNING)
@@ -26,10 +50,11 @@ def memory_fit(s: Subject) -> Iterator[Fault]:
         numbers = f"{_bars(found.weights_gib)} of weights and {_bars(found.overhead_gib)} of overhead in a budget of {found.budget_gib:.1f} GiB a GPU"
         listed = "; ".join(allowed) or "nothing in the catalogue"
         if found.kv_gib.high <= 0:
-            fix = f"use {allowed[0]}" if allowed else "use more GPUs an engine or a smaller model"
+            ways = [*_settings(s, group), *([f"use {allowed[0]}"] if allowed else [])]
+            fix = ", or ".join(ways) or "use more GPUs an engine or a smaller model"
             yield Fault(path, f"does not fit {group.spec.instance_type}: {numbers}", group.spec.tensor_parallel, listed, fix)
         else:
-            fix = "set calibration from the log of a start, or use more GPUs an engine"
+            fix = ", or ".join([*_settings(s, group), "set calibration from the log of a start", "use more GPUs an engine"])
             yield Fault(path, f"may not fit {group.spec.instance_type}: {numbers}", group.spec.tensor_parallel, listed, fix, Level.WARNING)
 
 
@@ -82,41 +107,81 @@ def _calculated(s: Subject) -> Iterator[tuple[Group, Capacity]]:
 
 
 def _alternatives(s: Subject, group: Group) -> list[str]:
-    """Engines that hold the model even in the pessimistic case: on the same instance type first, then by price."""
+    """Engines that hold the model even in the pessimistic case and pass the other rules: on the same type first, then by price."""
     found: dict[str, tuple[bool, float, str]] = {}
-    heads, kv = group.served.facts.attention_heads, group.served.facts.kv_heads
-    sizes = [n for n in (1, 2, 4, 8, 16) if heads % n == 0 and (group.served.facts.mla is not None or kv % n == 0 or n % kv == 0)]
+    kept = _errors(s, group.served)
     for name in s.catalog.instances:
         instance = s.catalog.instances[name]
-        gpus = instance.gpu.count
-        if group.role != "server" and not instance.gpu_direct_rdma:
-            continue
-        price = instance.on_demand or instance.capacity_block
-        for tp, pp in [(n, 1) for n in sizes if gpus % n == 0 or n % gpus == 0] + ([(gpus, 2)] if group.role == "server" and gpus in sizes else []):
-            shape = replace(
-                shape_of(group), calibration=None, gpu_memory_gib=instance.gpu.memory_gib_torch, tensor_parallel=tp, pipeline_parallel=pp,
-                nodes=max(1, tp * pp // gpus),
-            )  # fmt: skip
-            if name not in found and _holds(shape):
-                stages = f" with pipelineParallel {pp}" if pp > 1 else ""
+        gpus, price = instance.gpu.count, instance.on_demand or instance.capacity_block
+        sizes = [n for n in (1, 2, 4, 8, 16) if (n <= gpus and gpus % n == 0) or (n % gpus == 0 and gpus >= WHOLE_NODE)]
+        stages = [(gpus, 2)] if group.role == "server" and gpus >= WHOLE_NODE else []
+        for tp, pp in [*((n, 1) for n in sizes), *stages]:
+            changed = {"instance_type": name, "tensor_parallel": tp, "pipeline_parallel": pp, "calibration": None}
+            if name in found:
+                continue
+            moved = next((m for m in ([group.role], list(group.served.spec.roles)) if _passes(s, group, changed, m, kept)), None)
+            if moved:
                 cost = (price.usd_per_hour if price else 1000.0) * tp * pp / gpus
-                found[name] = (name != group.spec.instance_type, cost, f"tensorParallel {tp}{stages} on {name}")
+                text = f"tensorParallel {tp}{f' with pipelineParallel {pp}' if pp > 1 else ''} on {name}{' in both roles' if len(moved) > 1 else ''}"
+                found[name] = (name != group.spec.instance_type, cost, text)
     return [text for _, _, text in sorted(found.values())]
 
 
-def _holds(shape: EngineShape) -> bool:
+def _settings(s: Subject, group: Group) -> list[str]:
+    """Fields of the role that alone are why the model does not fit, with a value that fits."""
+    role, ways, kept = group.spec, [], _errors(s, group.served)
+    batches = [n for n in BATCHES if role.max_num_batched_tokens and n < role.max_num_batched_tokens]
+    share = role.gpu_memory_utilization or group.served.spec.gpu_memory_utilization
+    for key, field, values in (
+        ("maxNumBatchedTokens", "max_num_batched_tokens", batches),
+        ("gpuMemoryUtilization", "gpu_memory_utilization", [n for n in SHARES if n > share]),
+    ):
+        fitting = next((n for n in values if _passes(s, group, {field: n}, [group.role], kept)), None)
+        if fitting is not None:
+            ways.append(f"set {group.role}.{key}: {fitting}")
+    return ways
+
+
+def _passes(s: Subject, group: Group, changed: dict[str, object], names: list[RoleName], known: set[tuple[str, str]]) -> bool:
+    """Whether roles with other values hold the model in the pessimistic case, and break no rule beside those known to be broken."""
+    spec, instances = group.served.spec, dict(group.served.instances)
+    roles = {name: role.model_copy(update=changed) for name, role in spec.roles.items() if name in names}
+    instances |= {name: s.catalog.instances[role.instance_type] for name, role in roles.items()}
+    served = replace(group.served, spec=spec.model_copy(update={str(name): role for name, role in roles.items()}), instances=instances)
+    built = [build_group(served, name, role, s.spec.network.zone, pools_made=s.spec.makes_pools) for name, role in roles.items()]
+    return all(_holds(g) for g in built) and _errors(s, served) <= known
+
+
+def _errors(s: Subject, served: Served) -> set[tuple[str, str]]:
+    """Rules that are broken, with the places, when a model is this one; rules about memory, which ask here, are left out."""
+    models = [served.spec if i == served.index else m for i, m in enumerate(s.spec.models)]
+    others = [served if o.index == served.index else o for o in s.served]
+    changed = replace(s, spec=s.spec.model_copy(update={"models": models}), served=others, layout=None)
+    broken = {(f.id, f.path) for f in run_stage(changed, Stage.FORM) if f.level is Level.ERROR}
+    if any(rule_id not in s.spec.accept for rule_id, _ in broken):  # then there is nothing to lay out
+        return broken
+    placed = changed.with_layout(build_layout(changed.spec, others))
+    found = (f for r in rules() if r.stage is Stage.LAYOUT and r.id not in ASKING for f in r.run(placed))
+    return broken | {(f.id, f.path) for f in found if f.level is Level.ERROR}
+
+
+def _holds(group: Group) -> bool:
     try:
-        return capacity(shape).fits is Fit.FITS
+        return _fits(shape_of(group))
     except SpecError:
         return False
 
 
+def _fits(shape: EngineShape) -> bool:
+    return capacity(shape).fits is Fit.FITS
+
+
 def _shorter(s: Subject, group: Group, tokens: int) -> str:
     ways = [f"set maxModelLen: {tokens}"] if tokens else []
-    if group.served.spec.kv_cache_dtype == "auto" and _holds(replace(shape_of(group), kv_cache_dtype="fp8")):
+    if group.served.spec.kv_cache_dtype == "auto" and _fits(replace(shape_of(group), kv_cache_dtype="fp8")):
         ways.append("set kvCacheDtype: fp8")
     larger = _alternatives(s, group)
-    return ", or ".join([*ways, *([f"use {larger[0]}"] if larger else [])]) or "use more GPUs an engine or a smaller model"
+    return ", or ".join([*ways, *_settings(s, group), *([f"use {larger[0]}"] if larger else [])]) or "use more GPUs an engine or a smaller model"
 
 
 def _bars(bars: Bars) -> str:

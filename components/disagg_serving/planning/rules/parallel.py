@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...catalog import Model
+from ...catalog import Instance, Model
 from ...errors import Level
+from ...spec.serving import RoleName
 from ..shapes import Served, group_size
+from .engine import names
 from .registry import Fault, Stage, Subject, rule
 
 FP8_BLOCK = 128
-SLOW_BACKENDS = ("deepep", "pplx", "flashinfer")
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+"""Tensor-parallel sizes that are proposed."""
+SLOW_BACKENDS = ("deepep", "pplx", "flashinfer", "moonep")
 """All-to-all backends that need InfiniBand or NVLink between nodes, by how their names begin."""
+BACKEND_FLAG, BACKEND_VARIABLE, IBGDA_VARIABLE = "--all2all-backend", "VLLM_ALL2ALL_BACKEND", "NVSHMEM_IB_ENABLE_IBGDA"
+OFF = frozenset({"0", "false", "no", "off"})
 
 
 @rule("pd-tensor-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: nixl/base_worker.py, heterogeneous tensor parallelism; llm-d PR#2187")
@@ -22,29 +28,37 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
         if prefill is None or decode is None:
             continue
         p, d, path = prefill.tensor_parallel, decode.tensor_parallel, f"{served.path}.decode.tensorParallel"
+        sizes = [n for n in engine_sizes(served, "prefill") if n in engine_sizes(served, "decode")]
         if max(p, d) % min(p, d):
-            yield Fault(path, f"neither divides prefill's {p} nor is a multiple of it", d, _fitting(served, p), f"use {p}")
+            message = f"neither divides prefill's {p} nor is a multiple of it"
+            if p in sizes:
+                yield Fault(path, message, d, _list(_fitting(served, sizes, p)), f"use {p}")
+            else:
+                yield Fault(path, message, d, f"{_list(sizes)} in both roles", f"use {max(n for n in sizes if n <= p)} in both roles")
         elif p > d and served.facts.mla is None:
             heads = served.facts.kv_heads
             if p > heads:
                 message = f"is less than prefill's {p}, whose GPUs hold copies of the {heads} KV heads: a decode GPU cannot read parts of copies"
-                yield Fault(path, message, d, f"{p} or more", f"use {p}, or lower prefill's to {heads}")
+                lower = f"lower prefill's to {max(n for n in sizes if n <= heads)}"
+                yield Fault(path, message, d, f"{p} or more", f"use {p}, or {lower}" if p in sizes else lower)
             else:
                 message = f"is less than prefill's {p}: possible with {heads} KV heads, but the reverse of what llm-d and Dynamo run"
                 yield Fault(path, message, d, f"{p} or more", "give decode more GPUs an engine and prefill more engines", Level.WARNING)
 
 
-@rule("expert-blocks", Level.ERROR, Stage.FORM, "vLLM: block-quantized FP8 experts are cut at multiples of 128")
+@rule("expert-blocks", Level.ERROR, Stage.FORM, "vLLM 0.33: validate_fp8_block_shape and _moe: block-quantized FP8 is cut at multiples of 128")
 def fp8_blocks(s: Subject) -> Iterator[Fault]:
-    """Without expert parallelism, tensorParallel cuts FP8 experts at whole blocks of 128."""
+    """Block-quantised FP8 is cut at whole blocks of 128: dense layers and shared experts by tensorParallel, routed ones unless they stay whole."""
     for served, _name, role, path in s.roles():
-        moe = served.facts.moe
-        if moe is None or served.facts.weight_dtype != "fp8" or role.expert_parallel or role.tensor_parallel == 1:
+        tp, facts = role.tensor_parallel, served.facts
+        cut = cut_blocks(facts, tp, whole=role.expert_parallel)
+        if not cut:
             continue
-        if moe.intermediate_size % (FP8_BLOCK * role.tensor_parallel):
-            fitting = [n for n in (1, 2, 4, 8, 16, 32, 64) if moe.intermediate_size % (FP8_BLOCK * n) == 0]
-            message = f"cuts the experts' {moe.intermediate_size} columns inside a block of {FP8_BLOCK}"
-            yield Fault(f"{path}.tensorParallel", message, role.tensor_parallel, _list(fitting), "set expertParallel: true, or lower it")
+        fitting = [n for n in SIZES if not cut_blocks(facts, n, whole=role.expert_parallel)]
+        lower = f"use {max(n for n in fitting if n <= tp)}"
+        helps = not role.expert_parallel and facts.moe is not None and facts.moe.experts % tp == 0 and not cut_blocks(facts, tp, whole=True)
+        message = f"cuts {' and '.join(cut)} inside a block of {FP8_BLOCK}"
+        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), f"set expertParallel: true, or {lower}" if helps else lower)
 
 
 @rule("experts", Level.ERROR, Stage.FORM, "vLLM: expert parallelism gives each GPU whole experts")
@@ -80,13 +94,16 @@ def pipeline_speculative(s: Subject) -> Iterator[Fault]:
 def all_to_all(s: Subject) -> Iterator[Fault]:
     """Over nodes, experts exchange tokens by a backend that works on EFA with this image."""
     for served in s.served:
-        for j, arg in enumerate(served.spec.extra_args):
-            flag, _, value = arg.partition("=")
-            needs = flag == "--all2all-backend" and value.lower().startswith(SLOW_BACKENDS)
-            spans = any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items())
-            if needs and spans and not (served.engine.deep_ep and value.lower().startswith("deepep")):
+        if not any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items()):
+            continue
+        for place, backend in _backends(served):
+            value = backend.lower()
+            if value.startswith(SLOW_BACKENDS) and not (served.engine.deep_ep and value.startswith("deepep")):
                 message = "needs InfiniBand or an image with DeepEP for EFA"
-                yield Fault(f"{served.path}.extraArgs[{j}]", message, value, "allgather_reducescatter", "use it, or leave the flag out")
+                yield Fault(f"{served.path}.{place}", message, backend, "allgather_reducescatter", f"use it, or leave the {_kind(place)} out")
+        direct = served.spec.extra_env.get(IBGDA_VARIABLE)
+        if direct is not None and direct.lower() not in OFF:
+            yield Fault(f"{served.path}.extraEnv.{IBGDA_VARIABLE}", "needs InfiniBand, which no EFA card is", direct, "0", "leave the variable out")
 
 
 @rule("efa-alignment", Level.INFO, Stage.FORM, "AWS: EKS user guide, device management for EFA: no alignment on Bottlerocket, which Auto Mode runs")
@@ -102,10 +119,49 @@ def efa_alignment(s: Subject) -> Iterator[Fault]:
             return
 
 
-def _fitting(served: Served, prefill: int) -> str:
-    facts: Model = served.facts
-    least = 1 if facts.mla is not None or prefill <= facts.kv_heads else prefill
-    return _list([n for n in (1, 2, 4, 8, 16) if max(n, prefill) % min(n, prefill) == 0 and n >= least])
+def cut_blocks(facts: Model, tp: int, *, whole: bool) -> list[str]:
+    """What so many GPUs cut inside a block of the FP8 scales; `whole` experts are not cut. FP8 with experts is block-quantised, other FP8 is not."""
+    moe = facts.moe
+    if moe is None or facts.weight_dtype != "fp8" or tp == 1:
+        return []
+    parts = {
+        "routed experts": 0 if whole else moe.intermediate_size,
+        "shared experts": moe.shared_experts * moe.intermediate_size,
+        "dense layers": facts.intermediate_size if moe.dense_layers else 0,
+    }
+    return [f"the {columns} columns of the {what}" for what, columns in parts.items() if columns % (FP8_BLOCK * tp)]
+
+
+def engine_sizes(served: Served, name: RoleName, instance: Instance | None = None) -> list[int]:
+    """Tensor-parallel sizes by which the model can be cut, and which divide a node of the role or fill whole ones."""
+    facts, whole = served.facts, served.spec.roles[name].expert_parallel
+    gpus = (instance or served.instances[name]).gpu.count
+
+    def fits(n: int) -> bool:
+        heads = facts.attention_heads % n == 0 and (facts.mla is not None or facts.kv_heads % n == 0 or n % facts.kv_heads == 0)
+        experts = not (whole and facts.moe is not None and facts.moe.experts % n)
+        return heads and experts and (gpus % n == 0 or n % gpus == 0) and not cut_blocks(facts, n, whole=whole)
+
+    return [n for n in SIZES if fits(n)]
+
+
+def _backends(served: Served) -> Iterator[tuple[str, str]]:
+    """Places and names of all-to-all backends that flags and variables ask for."""
+    for j, arg in enumerate(served.spec.extra_args):
+        if names(arg, BACKEND_FLAG):
+            yield f"extraArgs[{j}]", arg.partition("=")[2]
+    if BACKEND_VARIABLE in served.spec.extra_env:
+        yield f"extraEnv.{BACKEND_VARIABLE}", served.spec.extra_env[BACKEND_VARIABLE]
+
+
+def _kind(place: str) -> str:
+    return "flag" if place.startswith("extraArgs") else "variable"
+
+
+def _fitting(served: Served, sizes: list[int], prefill: int) -> list[int]:
+    """Sizes of decode that go with so many GPUs of prefill."""
+    least = 1 if served.facts.mla is not None or prefill <= served.facts.kv_heads else prefill
+    return [n for n in sizes if max(n, prefill) % min(n, prefill) == 0 and n >= least]
 
 
 def _list(values: list[int]) -> str:

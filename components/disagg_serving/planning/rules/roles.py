@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...catalog import Model
-from ...errors import Level
-from ..shapes import world_size
+from ...errors import Level, SpecError
+from ...spec import RoleSpec
+from ...spec.serving import RoleName
+from ..fit import EngineShape, Fit
+from ..fit.kv import block_size, layer_bytes
+from ..report import capacity_of, shape_of
+from ..shapes import Group, Served, build_group, world_size
+from .engine import names
+from .parallel import engine_sizes
 from .registry import Fault, Stage, Subject, rule
+
+PROPOSED = 3
+"""Alternatives that a message names at most."""
 
 
 @rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server", firm=True)
@@ -78,9 +89,32 @@ def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
     """Prefill and decode have no pipeline stages: vLLM refuses them on a NIXL decoder and does not support them on a pull producer."""
     for served, name, role, path in s.roles():
         if name != "server" and role.pipeline_parallel > 1:
-            gpus = served.instances[name].gpu.count
-            fix = f"use server mode for pipeline parallelism, or a node type with more memory and tensorParallel {gpus}"
+            others = _without_stages(s, served, name, role)[:PROPOSED]
+            ways = f"use {', or '.join(others)}, or use" if others else "use"
+            fix = f"{ways} server mode for pipeline parallelism"
             yield Fault(f"{path}.pipelineParallel", "is not possible with the nixl connector", role.pipeline_parallel, "1", fix)
+
+
+@rule("pd-kv-layout", Level.ERROR, Stage.LAYOUT, "vLLM 0.33: NIXL compatibility hash and handshake; attention backends by GPU (platforms/cuda.py)")
+def pd_kv_layout(s: Subject) -> Iterator[Fault]:
+    """Both roles keep KV in one layout: the dtype, packing and block size that vLLM chooses by GPU generation; else decode cannot read it."""
+    for served in s.served:
+        groups = {g.role: g for g in (s.layout.groups_of(served) if s.layout else ())}
+        if not {"prefill", "decode"} <= set(groups):
+            continue
+        here, there = _mover(groups["prefill"], groups["decode"])
+        mine, other = _whole(here), _whole(there)
+        if mine is None or other is None or mine.on_blackwell == other.on_blackwell:
+            continue
+        path, kind, theirs = f"{here.path}.instanceType", here.spec.instance_type, there.spec.instance_type
+        allowed = ", ".join(i for i in s.catalog.instances if _same_generation(s, i, theirs))
+        fix = f"use one GPU generation in both roles, for example {theirs}"
+        if _layout(mine) != _layout(other):
+            message = f"keeps KV as {_told(mine)}, {there.role}'s {theirs} as {_told(other)}: decode cannot read it"
+            yield Fault(path, message, kind, allowed, fix)
+        elif not any(names(arg, "--attention-backend") for arg in served.spec.extra_args):
+            message = f"is of another GPU generation than {there.role}'s {theirs}: vLLM may choose another attention backend, which NIXL refuses"
+            yield Fault(path, message, kind, allowed, fix, Level.WARNING)
 
 
 @rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, "NIXL: the LIBFABRIC plugin requires GPUDirect RDMA; AWS product table")
@@ -127,6 +161,51 @@ def node_selector(s: Subject) -> Iterator[Fault]:
         if role.node_selector and instance_type != role.instance_type:
             message = f"is that of {other}, whose nodes are {instance_type}"
             yield Fault(f"{path}.nodeSelector", message, None, f"labels that only {role.instance_type} nodes have", "add a label")
+
+
+def _mover(prefill: Group, decode: Group) -> tuple[Group, Group]:
+    """The role whose instance type has to change, and the other: the one that is not sure to fit its GPUs, else decode."""
+    unsure = [g for g in (prefill, decode) if (found := capacity_of(g)) is not None and found.fits is not Fit.FITS]
+    return (prefill, decode) if unsure == [prefill] else (decode, prefill)
+
+
+def _whole(group: Group) -> EngineShape | None:
+    """The shape of a group's engine on one GPU, so that what is left are differences of layout; None for figures that no engine has."""
+    try:
+        return replace(shape_of(group), tensor_parallel=1, pipeline_parallel=1, calibration=None)
+    except SpecError:
+        return None
+
+
+def _layout(shape: EngineShape) -> tuple[int, int]:
+    return layer_bytes(shape), block_size(shape)
+
+
+def _told(shape: EngineShape) -> str:
+    size, block = _layout(shape)
+    return f"{size} bytes a token and layer in blocks of {block}"
+
+
+def _same_generation(s: Subject, one: str, other: str) -> bool:
+    first, second = s.catalog.instances[one], s.catalog.instances[other]
+    return first.gpu_direct_rdma and first.gpu.name[:1] == second.gpu.name[:1]
+
+
+def _without_stages(s: Subject, served: Served, name: RoleName, role: RoleSpec) -> list[str]:
+    """Engines of one pipeline stage that hold the model for a role: on its instance type first, then by price."""
+    found: list[tuple[bool, float, str]] = []
+    for kind in s.catalog.instances:
+        instance = s.catalog.instances[kind]
+        price = instance.on_demand or instance.capacity_block
+        for tp in engine_sizes(served, name, instance) if instance.gpu_direct_rdma else ():
+            spec = role.model_copy(update={"instance_type": kind, "tensor_parallel": tp, "pipeline_parallel": 1, "calibration": None})
+            group = build_group(replace(served, instances={**served.instances, name: instance}), name, spec, None, pools_made=False)
+            capacity = capacity_of(group)
+            if capacity is not None and capacity.fits is Fit.FITS:
+                cost = (price.usd_per_hour if price else 1000.0) * tp / instance.gpu.count
+                found.append((kind != role.instance_type, cost, f"tensorParallel {tp} on {kind}"))
+                break
+    return [text for _, _, text in sorted(found)]
 
 
 def _uneven(facts: Model, tp: int) -> list[tuple[str, int]]:

@@ -93,6 +93,8 @@ def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
             idle = f"idle {node['idleGpus']} GPU, {node['idleEfa']} EFA"
             parts.append(Padding(Text(f"node {i}: {idle}"), (0, 0, 0, 2)))
             parts.append(Padding(Text(", ".join(node["pods"])), (0, 0, 0, 4)))
+        if "unplaced" in pool:
+            parts.append(Padding(Text(f"on no node: {', '.join(pool['unplaced'])}", style="bold red"), (0, 0, 0, 2)))
     return parts
 
 
@@ -132,6 +134,8 @@ def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
                 f"{f['model']}: {rate['wanted']:g} requests/s wanted, {rate['kind']} {rate['capacity']:g}, bound by {f['boundBy']}; prefill busy "
                 f"{busy['prefill']:.0%}, decode {busy['decode']:.0%}"
             )
+            if f["prefillWaitSeconds"] is not None:
+                lines.append(f"  a prompt waits {f['prefillWaitSeconds']:.2g} s for prefill (M/D/1), before it is calculated")
         else:
             lines.append(f"{f['model']}: no measured rates, so only bounds of throughput (prefill.measuredRates, decode.measuredRates)")
             lines += [f"  {bound}" for bound in f["bounds"]]

@@ -1,0 +1,197 @@
+"""Layouts and settings that vLLM or NIXL refuse at start: what the rules say, and that what they propose passes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from disagg_serving.errors import Finding, Level
+from factories import aggregated, check, environment, model, role
+
+H200, B200, H100 = "p5en.48xlarge", "p6-b200.48xlarge", "p5.48xlarge"
+OVER_NODES = {"model": "glm-5-fp8", "maxModelLen": 65536, "server": role(tensorParallel=8, pipelineParallel=2)}
+
+
+def said(data: dict[str, Any], rule: str) -> list[Finding]:
+    """What a rule says."""
+    return [f for f in check(data).findings if f.id == rule]
+
+
+def levels(data: dict[str, Any], rule: str) -> list[str]:
+    """Levels of what a rule says."""
+    return [str(f.level) for f in said(data, rule)]
+
+
+def split(name: str, prefill: str, decode: str, **overrides: Any) -> dict[str, Any]:
+    """Prefill and decode of whole nodes of two types."""
+    sides = {"prefill": role(instanceType=prefill, tensorParallel=8), "decode": role(instanceType=decode, tensorParallel=8)}
+    return environment(model(**{"model": name, "maxModelLen": 16384, **sides, **overrides}))
+
+
+def served(name: str, tensor_parallel: int, *, experts: bool, instance: str = H100) -> dict[str, Any]:
+    """An aggregated engine of so many GPUs."""
+    server = role(instanceType=instance, tensorParallel=tensor_parallel, expertParallel=experts)
+    return environment(aggregated(model=name, maxModelLen=8192, server=server))
+
+
+@pytest.mark.parametrize("name", ["glm-5-fp8", "deepseek-v3"])
+def test_both_roles_keep_kv_in_one_layout(name: str) -> None:
+    """Hopper and Blackwell choose other KV dtypes or block sizes for latent attention, so decode cannot read what prefill wrote."""
+    (found,) = said(split(name, H200, B200), "pd-kv-layout")
+    assert found.level is Level.ERROR
+    assert found.path == "models[0].decode.instanceType"
+    assert levels(split(name, B200, H200), "pd-kv-layout") == ["error"]
+    for kind in (H200, B200):
+        assert check(split(name, kind, kind)).ok
+        assert not said(split(name, kind, kind), "pd-kv-layout")
+    assert not said(split(name, "p5e.48xlarge", H200), "pd-kv-layout")
+
+
+def test_the_same_bytes_on_two_generations_are_a_warning() -> None:
+    """Where dtype and blocks agree the attention backend may still differ, unless it is named."""
+    mixed = split("llama-3.3-70b-instruct-fp8", H200, B200)
+    assert levels(mixed, "pd-kv-layout") == ["warning"]
+    assert not said(split("llama-3.3-70b-instruct-fp8", H200, B200, extraArgs=["--attention-backend=FLASH_ATTN"]), "pd-kv-layout")
+
+
+@pytest.mark.parametrize("arg", ["--all2all-backend=pplx", "--all2all_backend=pplx", "--all2all-b=PPLX"])
+def test_a_backend_is_found_however_its_flag_is_written(arg: str) -> None:
+    """The parser of vLLM takes underscores and shortened flags."""
+    assert levels(environment(aggregated(**OVER_NODES, extraArgs=[arg])), "all-to-all") == ["error"]
+
+
+@pytest.mark.parametrize("variables", [{"VLLM_ALL2ALL_BACKEND": "pplx"}, {"NVSHMEM_IB_ENABLE_IBGDA": "1"}])
+def test_a_backend_is_found_in_the_variables(variables: dict[str, str]) -> None:
+    """What the flag may not ask for, a variable may not either; inside one node there is nothing to say."""
+    assert levels(environment(aggregated(**OVER_NODES, extraEnv=variables)), "all-to-all") == ["error"]
+    assert not said(environment(aggregated(extraEnv=variables)), "all-to-all")
+    assert not said(environment(aggregated(**OVER_NODES, extraEnv={"NVSHMEM_IB_ENABLE_IBGDA": "0"})), "all-to-all")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "level"),
+    [
+        ("FI_EFA_USE_DEVICE_RDMA", "0", "1", "error"),
+        ("NCCL_NET", "Socket", "AWS Libfabric", "error"),
+        ("UCX_TLS", "tcp", None, "warning"),
+        ("FI_EFA_USE_HUGE_PAGE", "1", "0", "error"),
+        ("LD_LIBRARY_PATH", "/usr/lib", None, "error"),
+        ("RDMAV_FORK_SAFE", "1", None, "warning"),
+    ],
+)
+def test_variables_that_harm_efa(name: str, bad: str, good: str | None, level: str) -> None:
+    """The value that breaks EFA is refused, the right one is not, nor is any where nothing moves over EFA."""
+    assert levels(environment(model(extraEnv={name: bad})), "efa-env") == [level]
+    assert not said(environment(aggregated(extraEnv={name: bad})), "efa-env")
+    if good is not None:
+        assert not said(environment(model(extraEnv={name: good})), "efa-env")
+
+
+@pytest.mark.parametrize("experts", [False, True])
+@pytest.mark.parametrize("name", ["deepseek-v3", "kimi-k2-instruct", "glm-5-fp8"])
+def test_fp8_is_cut_at_whole_blocks(name: str, *, experts: bool) -> None:
+    """Shared experts and dense layers are cut by tensorParallel even where routed experts stay whole; the proposed size passes."""
+    (found,) = said(served(name, 32, experts=experts), "expert-blocks")
+    assert found.level is Level.ERROR
+    assert "shared experts" in found.message
+    assert ("dense layers" in found.message) == (name != "glm-5-fp8")
+    assert ("routed experts" in found.message) != experts
+    assert found.fix == "use 16"
+    assert not said(served(name, 16, experts=experts), "expert-blocks")
+    assert not said(served(name, 8, experts=experts), "expert-blocks")
+
+
+def test_whole_experts_are_proposed_where_they_help() -> None:
+    """Qwen3-235B has neither shared experts nor dense layers, so whole experts end the matter; FP8 without blocks is never refused."""
+    (found,) = said(served("qwen3-235b-a22b-instruct-fp8", 8, experts=False), "expert-blocks")
+    assert found.fix == "set expertParallel: true, or use 4"
+    assert not said(served("qwen3-235b-a22b-instruct-fp8", 8, experts=True), "expert-blocks")
+    assert not said(served("llama-3.3-70b-instruct-fp8", 32, experts=False), "expert-blocks")
+
+
+def test_fp8_checkpoints_and_e5m2() -> None:
+    """The engine refuses fp8_e5m2 for block-quantised checkpoints; for compressed-tensors only where they hold scales; never for bf16 ones."""
+    block = aggregated(model="deepseek-v3", maxModelLen=8192, kvCacheDtype="fp8_e5m2", server=role(instanceType=H200, tensorParallel=8))
+    assert levels(environment(block), "kv-dtype") == ["error"]
+    assert not said(environment({**block, "kvCacheDtype": "auto"}), "kv-dtype")
+    assert levels(environment(model(kvCacheDtype="fp8_e5m2")), "kv-dtype") == ["warning"]
+    assert not said(environment(aggregated(model="llama-3.1-8b-instruct", kvCacheDtype="fp8_e5m2")), "kv-dtype")
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("mtp", ["error"]), ("deepseek_mtp", ["error"]), ("eagle3", ["error"]), ("nonsense", ["warning"]), ("ngram", []), ("suffix", [])],
+)
+def test_speculative_methods(method: str, expected: list[str]) -> None:
+    """Without MTP layers nothing drafts by mtp, and without a draft model nothing by eagle; what is not known is a warning."""
+    assert levels(environment(model(speculative={"method": method, "numSpeculativeTokens": 2})), "speculative-method") == expected
+
+
+def test_mtp_with_layers_passes() -> None:
+    """GLM-5 has an MTP layer."""
+    result = check(split("glm-5-fp8", H200, H200, speculative={"method": "mtp", "numSpeculativeTokens": 2}))
+    assert "speculative-method" not in {f.id for f in result.findings}
+    assert result.ok
+
+
+def test_a_step_has_a_token_for_each_request() -> None:
+    """The SchedulerConfig of vLLM refuses fewer tokens than requests, by its own default too."""
+    both = environment(model(decode=role(maxNumSeqs=512, maxNumBatchedTokens=256), prefill=role(maxNumSeqs=9000)))
+    assert {f.path: f.allowed for f in said(both, "max-num-seqs")} == {
+        "models[0].decode.maxNumSeqs": "at most 256",
+        "models[0].prefill.maxNumSeqs": "at most 8192",
+    }
+    assert not said(environment(model(decode=role(maxNumSeqs=256, maxNumBatchedTokens=256))), "max-num-seqs")
+    assert not said(environment(model(decode=role(maxNumBatchedTokens=64))), "max-num-seqs")
+
+
+@pytest.mark.parametrize(
+    "arg",
+    [
+        "--decode-context-parallel-size=2",
+        "--decode_context_parallel_size=2",
+        "--cpu-offload-gb=4",
+        "--quantization=fp8",
+        "--kv-cache-memory-bytes=1",
+        "--num-gpu-blocks-override=3",
+        "--hf-overrides.a=1",
+    ],
+)
+def test_flags_that_the_forecast_does_not_count(arg: str) -> None:
+    """They are a warning until every role has a calibration."""
+    measured = {"weightsGiB": 34, "kvCacheGiB": 30}
+    assert levels(environment(model(extraArgs=[arg])), "forecast-flags") == ["warning"]
+    calibrated = model(extraArgs=[arg], prefill=role(calibration=measured), decode=role(calibration=measured))
+    assert not said(environment(calibrated), "forecast-flags")
+    assert not said(environment(model(extraArgs=["--enable-log-requests"])), "forecast-flags")
+
+
+def test_the_forecast_does_not_count_a_partition() -> None:
+    """The cut of layers into stages is a variable of vLLM's."""
+    assert levels(environment(model(extraEnv={"VLLM_PP_LAYER_PARTITION": "1,2"})), "forecast-flags") == ["warning"]
+
+
+def test_a_proposed_size_divides_the_heads() -> None:
+    """Three GPUs divide no heads, so another size is proposed for both roles, and it passes."""
+    (found,) = said(environment(model(prefill=role(tensorParallel=3), decode=role(tensorParallel=2))), "pd-tensor-parallel")
+    assert found.fix == "use 2 in both roles"
+    assert check(environment(model(prefill=role(tensorParallel=2), decode=role(tensorParallel=2)))).ok
+    (found,) = said(environment(model(prefill=role(tensorParallel=4), decode=role(tensorParallel=3))), "pd-tensor-parallel")
+    assert found.fix == "use 4"
+    (found,) = said(environment(model(prefill=role(tensorParallel=24), decode=role(tensorParallel=8))), "pd-tensor-parallel")
+    assert found.fix == "lower prefill's to 8"
+
+
+def test_roles_without_stages_that_are_proposed_pass() -> None:
+    """Each engine that is named instead of pipeline stages holds the model, and no rule refuses it."""
+    staged = {side: role(tensorParallel=8, pipelineParallel=2) for side in ("prefill", "decode")}
+    found = said(environment(model(model="glm-5-fp8", maxModelLen=16384, **staged)), "nixl-pipeline-parallel")
+    assert len(found) == 2
+    ways = re.findall(r"tensorParallel (\d+) on ([\w.-]+[a-z])", found[0].fix)
+    assert ("16", H100) in ways
+    assert ("8", H200) in ways
+    for size, kind in ways:
+        sides = {side: role(instanceType=kind, tensorParallel=int(size)) for side in ("prefill", "decode")}
+        result = check(environment(model(model="glm-5-fp8", maxModelLen=16384, **sides)))
+        assert result.ok, [f.sentence() for f in result.findings if f.level is Level.ERROR]
