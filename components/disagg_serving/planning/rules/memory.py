@@ -153,14 +153,13 @@ def _passes(s: Subject, group: Group, changed: dict[str, object], names: list[Ro
 
 
 def _errors(s: Subject, served: Served) -> set[tuple[str, str]]:
-    """Rules that are broken, with the places, when a model is this one; rules about memory, which ask here, are left out."""
-    models = [served.spec if i == served.index else m for i, m in enumerate(s.spec.models)]
-    others = [served if o.index == served.index else o for o in s.served]
-    changed = replace(s, spec=s.spec.model_copy(update={"models": models}), served=others, layout=None)
+    """Rules that are broken, with the places, by this model alone; rules about memory, which ask here, are left out."""
+    alone = [replace(served, index=0)]
+    changed = replace(s, spec=s.spec.model_copy(update={"models": [served.spec]}), served=alone, layout=None)
     broken = {(f.id, f.path) for f in run_stage(changed, Stage.FORM) if f.level is Level.ERROR}
     if any(rule_id not in s.spec.accept for rule_id, _ in broken):  # then there is nothing to lay out
         return broken
-    placed = changed.with_layout(build_layout(changed.spec, others))
+    placed = changed.with_layout(build_layout(changed.spec, alone))
     found = (f for r in rules() if r.stage is Stage.LAYOUT and r.id not in ASKING for f in r.run(placed))
     return broken | {(f.id, f.path) for f in found if f.level is Level.ERROR}
 
