@@ -90,3 +90,11 @@ def test_every_way_that_is_suggested_removes_its_finding(data: dict[str, Any]) -
 
 def _side(finding: Finding) -> str:
     return next((k for k in ("prefill", "decode", "server") if f".{k}." in finding.path or f" of {k} " in finding.message), "")
+
+
+def test_a_calibrated_engine_is_not_proposed_to_itself() -> None:
+    """A record that leaves too little room is answered with other engines, not with the same one without its record."""
+    engine = role(calibration={"weightsGiB": 34.2, "kvCacheGiB": 5})
+    (found,) = [f for f in of_memory(environment(aggregated(maxModelLen=131072, server=engine))) if f.id == "context-fit"]
+    assert "tensorParallel 2 on p5.48xlarge" not in found.sentence()
+    assert "tensorParallel 4 on p5.48xlarge" in found.sentence()

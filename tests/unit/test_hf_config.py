@@ -171,3 +171,28 @@ def test_a_size_may_be_written_as_a_float(tmp_path: Path) -> None:
     assert read(tmp_path, BASE).checkpoint_gb == 150
     index.write_text('{"metadata": {"total_size": 1.5}}', encoding="utf-8")
     assert "total_size" in refused(tmp_path, BASE)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "block"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 128),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, None),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, None),
+        ({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}, 128),
+        (groups(num_bits=8, type="float", strategy="channel"), None),
+        (groups(num_bits=8, type="float", strategy="block", block_structure=[128, 128]), 128),
+    ],
+)
+def test_only_scales_of_blocks_have_a_block(tmp_path: Path, quantization: dict[str, Any], block: int | None) -> None:
+    """A rule about blocks must not refuse checkpoints whose scales are of a tensor or a channel."""
+    assert read(tmp_path, BASE | {"quantization_config": quantization}).weight_block == block
+
+
+def test_a_quantization_beside_the_config_is_read(tmp_path: Path) -> None:
+    """NVIDIA's checkpoints keep it in a file of its own; without it NVFP4 weights would pass for bf16."""
+    beside = tmp_path / "hf_quant_config.json"
+    beside.write_text(json.dumps({"quantization": {"quant_algo": "NVFP4"}}), encoding="utf-8")
+    assert read(tmp_path, BASE).weight_dtype == "nvfp4"
+    beside.write_text(json.dumps({"quantization": {"quant_algo": "W4A8"}}), encoding="utf-8")
+    assert "hf_quant_config.json" in refused(tmp_path, BASE)

@@ -195,3 +195,10 @@ def test_roles_without_stages_that_are_proposed_pass() -> None:
         sides = {side: role(instanceType=kind, tensorParallel=int(size)) for side in ("prefill", "decode")}
         result = check(environment(model(model="glm-5-fp8", maxModelLen=16384, **sides)))
         assert result.ok, [f.sentence() for f in result.findings if f.level is Level.ERROR]
+
+
+def test_flags_about_tokens_are_no_secrets() -> None:
+    """A flag is suspected by what its name ends in or says outright, not by a word for the unit it counts in."""
+    assert not said(environment(model(extraArgs=["--long-prefill-token-threshold=2048"])), "extra-args")
+    for secret in ("--hf-token=x", "--my-secret-token-file=x"):
+        assert said(environment(model(extraArgs=[secret])), "extra-args")

@@ -146,6 +146,7 @@ class Model(Entry):
     mtp_layers: Annotated[int, Field(ge=0)] = Field(0, description="Multi-token-prediction layers.")
     tied_embeddings: bool = Field(False, description="Whether input and output embeddings are one.")
     weight_dtype: WeightDtype = Field(..., description="Dtype of most weights.")
+    weight_block: Whole | None = Field(None, description="Rows and columns that share a scale, of block-quantised FP8; absent for other weights.")
     checkpoint_gb: Number = Field(..., alias="checkpointGB", description="Size of the checkpoint in decimal GB.")
     min_engine_version: Version | None = Field(None, description="Oldest vLLM that serves it.")
     serve_flags: list[Text] = Field([], description="Parser, tokenizer and template flags, each --flag=value or --flag.")

@@ -31,6 +31,7 @@ _METHODS = ("awq", "compressed-tensors", "fp8", "gptq", "modelopt", "modelopt_fp
 _WIDTHS = (4,)
 _ALGORITHMS = {"FP8": "fp8", "FP8_PB_WO": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "NVFP4": "nvfp4"}
 _LARGEST_BYTES = 10**15
+BLOCK = 128
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5625, "mxfp4": 0.53, "nvfp4": 0.5625}
 
 
@@ -50,6 +51,10 @@ def read_model(path: Path, name: str, repository: str) -> Model:
     config = _Config(inner if isinstance(inner, dict) else data)
     facts = _facts(config, architecture)
     weight_dtype = _weight_dtype(config, data)
+    beside = file.parent / "hf_quant_config.json"
+    if weight_dtype == "bf16" and beside.is_file():
+        inside = _read_json(beside).get("quantization")
+        weight_dtype = _modelopt(inside if isinstance(inside, dict) else {}, f"{beside.name}: quantization.quant_algo")
     index = file.parent / "model.safetensors.index.json"
     files = _Config(_read_json(index).get("metadata") if index.is_file() else None, index.name)
     size = files.number("total_size", 0)
@@ -65,6 +70,7 @@ def read_model(path: Path, name: str, repository: str) -> Model:
             "parametersB": {"total": parameters / 1e9, "active": _active(facts, parameters) / 1e9},
             **facts,
             "weightDtype": weight_dtype,
+            "weightBlock": _weight_block(data, config.data),
             "checkpointGB": (size or parameters * _BYTES[weight_dtype]) / 1e9,
             "source": [file.name],
             "checked": datetime.fromtimestamp(file.stat().st_mtime, tz=UTC).date(),
@@ -228,11 +234,27 @@ def _weight_dtype(c: _Config, data: Mapping[str, Any]) -> str:
     if method in {"awq", "gptq"}:
         bits = "bits" if found.get("bits") is not None else "w_bit"
         if found.get(bits) not in _WIDTHS:
-            raise _refused(f"{key}.bits", f"is not a width of {method} whose memory is known here", found.get(bits), "4")
+            raise _refused(f"{key}.bits", f"is not a width of {method} whose memory is known here", found.get(bits), "the number 4")
         return "int4"
     if method in {"modelopt", "modelopt_fp4"}:
         return _modelopt(found, f"{key}.quant_algo")
     return _PLAIN[method] if method in _PLAIN else _compressed(found, f"{key}.config_groups")
+
+
+def _weight_block(*places: Mapping[str, Any]) -> int | None:
+    """Rows and columns that share a scale; None for scales of a tensor or a channel."""
+    found: Mapping[str, Any] = next((d[k] for d in places for k in ("quantization_config", "compression_config") if isinstance(d.get(k), dict)), {})
+    groups = found.get("config_groups")
+    weights = [g.get("weights") for g in groups.values() if isinstance(g, dict)] if isinstance(groups, dict) else []
+    blocks = [w.get("block_structure") for w in weights if isinstance(w, dict) and w.get("strategy") == "block"]
+    if found.get("quant_algo") == "FP8_PB_WO" or (blocks and not isinstance(blocks[0], list)):
+        return BLOCK
+    size = blocks[0] if blocks else found.get("weight_block_size")
+    if size is None:
+        return None
+    if not isinstance(size, list) or not size or not all(isinstance(n, int) and n > 0 for n in size):
+        raise _refused("quantization_config.weight_block_size", "is no pair of sizes", size, "[128, 128]")
+    return int(max(size))
 
 
 def _modelopt(found: Mapping[str, Any], path: str) -> str:

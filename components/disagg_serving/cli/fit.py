@@ -35,7 +35,12 @@ VERDICTS = {
 }
 MEASURED = {Fit.FITS: "fits: one request of the longest length has room", Fit.NO: "does not fit: one request of the longest length has no room"}
 """Verdicts from the log of a start, which have no better and no worse case."""
-SHAPE_RULES = frozenset({"engine-version", "expert-blocks", "experts", "heads", "max-model-len", "nixl-pipeline-parallel", "pipeline-stages"})
+SHAPE_RULES = frozenset(
+    {
+        "engine-version", "expert-blocks", "experts", "gpu-direct-rdma", "hardware-dtype", "heads", "kv-dtype", "max-model-len",
+        "nixl-pipeline-parallel", "pipeline-stages", "tensor-parallel",
+    }
+)  # fmt: skip
 """Rules about one engine alone: whether it can start at all."""
 OPTIONS = {
     "tensorParallel": "--tensor-parallel",

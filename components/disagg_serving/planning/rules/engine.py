@@ -185,7 +185,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             path, flag = f"models[{i}].extraArgs[{j}]", arg.split("=", 1)[0]
             if not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
-            elif _carries_secret(flag.lstrip("-").replace("-", "_"), arg):
+            elif _carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
                 yield Fault(
                     path, "looks like a secret, which would stand in the pod's manifest", flag, "weights.tokenKey", "name a secret key instead"
                 )

@@ -117,7 +117,7 @@ def _alternatives(s: Subject, group: Group) -> list[str]:
         stages = [(gpus, 2)] if group.role == "server" and gpus >= WHOLE_NODE else []
         for tp, pp in [*((n, 1) for n in sizes), *stages]:
             changed = {"instance_type": name, "tensor_parallel": tp, "pipeline_parallel": pp, "calibration": None}
-            if name in found:
+            if name in found or (name, tp, pp) == (group.spec.instance_type, group.spec.tensor_parallel, group.spec.pipeline_parallel):
                 continue
             moved = next((m for m in ([group.role], list(group.served.spec.roles)) if _passes(s, group, changed, m, kept)), None)
             if moved:

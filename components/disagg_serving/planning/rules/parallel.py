@@ -11,7 +11,6 @@ from ..shapes import Served, group_size
 from .engine import names
 from .registry import Fault, Stage, Subject, rule
 
-FP8_BLOCK = 128
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Tensor-parallel sizes that are proposed."""
 SLOW_BACKENDS = ("deepep", "pplx", "flashinfer", "moonep")
@@ -57,7 +56,7 @@ def fp8_blocks(s: Subject) -> Iterator[Fault]:
         fitting = [n for n in SIZES if not cut_blocks(facts, n, whole=role.expert_parallel)]
         lower = f"use {max(n for n in fitting if n <= tp)}"
         helps = not role.expert_parallel and facts.moe is not None and facts.moe.experts % tp == 0 and not cut_blocks(facts, tp, whole=True)
-        message = f"cuts {' and '.join(cut)} inside a block of {FP8_BLOCK}"
+        message = f"cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
         yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), f"set expertParallel: true, or {lower}" if helps else lower)
 
 
@@ -120,16 +119,16 @@ def efa_alignment(s: Subject) -> Iterator[Fault]:
 
 
 def cut_blocks(facts: Model, tp: int, *, whole: bool) -> list[str]:
-    """What so many GPUs cut inside a block of the FP8 scales; `whole` experts are not cut. FP8 with experts is block-quantised, other FP8 is not."""
-    moe = facts.moe
-    if moe is None or facts.weight_dtype != "fp8" or tp == 1:
+    """What so many GPUs cut inside a block that shares a scale; `whole` experts are not cut."""
+    moe, block = facts.moe, facts.weight_block
+    if block is None or tp == 1:
         return []
     parts = {
-        "routed experts": 0 if whole else moe.intermediate_size,
-        "shared experts": moe.shared_experts * moe.intermediate_size,
-        "dense layers": facts.intermediate_size if moe.dense_layers else 0,
+        "routed experts": moe.intermediate_size if moe and not whole else 0,
+        "shared experts": moe.shared_experts * moe.intermediate_size if moe else 0,
+        "dense layers": facts.intermediate_size if moe is None or moe.dense_layers else 0,
     }
-    return [f"the {columns} columns of the {what}" for what, columns in parts.items() if columns % (FP8_BLOCK * tp)]
+    return [f"the {columns} columns of the {what}" for what, columns in parts.items() if columns % (block * tp)]
 
 
 def engine_sizes(served: Served, name: RoleName, instance: Instance | None = None) -> list[int]:

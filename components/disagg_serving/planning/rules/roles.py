@@ -90,7 +90,7 @@ def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
     for served, name, role, path in s.roles():
         if name != "server" and role.pipeline_parallel > 1:
             others = _without_stages(s, served, name, role)[:PROPOSED]
-            ways = f"use {', or '.join(others)}, or use" if others else "use"
+            ways = f"use {', or '.join(others)} in both roles, or use" if others else "use"
             fix = f"{ways} server mode for pipeline parallelism"
             yield Fault(f"{path}.pipelineParallel", "is not possible with the nixl connector", role.pipeline_parallel, "1", fix)
 
@@ -192,7 +192,7 @@ def _same_generation(s: Subject, one: str, other: str) -> bool:
 
 
 def _without_stages(s: Subject, served: Served, name: RoleName, role: RoleSpec) -> list[str]:
-    """Engines of one pipeline stage that hold the model for a role: on its instance type first, then by price."""
+    """Engines of one pipeline stage that hold the model, for both roles alike: on this role's instance type first, then by price."""
     found: list[tuple[bool, float, str]] = []
     for kind in s.catalog.instances:
         instance = s.catalog.instances[kind]
