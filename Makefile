@@ -24,6 +24,7 @@ $(VENV)/.runtime: pyproject.toml requirements.txt
 	@echo "installing into $(VENV) ..."
 	@$(CREATE)
 	@$(INSTALL) -r requirements.txt
+	@$(BIN)/python -m compileall -q components
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disagg_serving.catalog import Catalog, load_catalog
-from disagg_serving.planning.balance import comparison_rows, comparison_table
+from disagg_serving.planning.balance.cases import comparison_rows, comparison_table
 from disagg_serving.planning.fit import Bars, EngineShape, capacity, tokens_of_pool
 
 ROOT = Path(__file__).resolve().parent.parent

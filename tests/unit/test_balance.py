@@ -9,7 +9,6 @@ from disagg_serving.planning.balance import (
     BalanceError,
     Engines,
     MeasuredRate,
-    MeasuredRun,
     RateCurve,
     Rates,
     Side,
@@ -18,17 +17,13 @@ from disagg_serving.planning.balance import (
     balance,
     batch_limit,
     best_split,
-    calibrate,
     cap_by_batch,
-    demand,
     headroom,
-    output_tokens_per_second,
-    requests_per_second,
     split_for,
     waiting_factor,
 )
 from disagg_serving.planning.balance.law import role_requests
-from disagg_serving.planning.balance.runs import prefill_saturated
+from disagg_serving.planning.balance.runs import MeasuredRun, calibrate, demand, output_tokens_per_second, prefill_saturated, requests_per_second
 from hypothesis import given
 from hypothesis import strategies as st
 

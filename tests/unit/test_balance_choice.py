@@ -7,9 +7,7 @@ from disagg_serving.catalog import Catalog
 from disagg_serving.planning.balance import (
     BalanceError,
     Endpoint,
-    MeasuredPoint,
     MeasuredRate,
-    Objective,
     RateCurve,
     Rates,
     Side,
@@ -29,8 +27,8 @@ from disagg_serving.planning.balance import (
     off_balance,
     prefill_tokens,
     rates_at,
-    search,
 )
+from disagg_serving.planning.balance.goodput import MeasuredPoint, Objective, search
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,8 +6,8 @@ import csv
 from typing import Any
 
 import pytest
-from disagg_serving.planning.balance import BalanceError, CaseRow, comparison_rows, comparison_table
-from disagg_serving.planning.balance.cases import _key, run_of
+from disagg_serving.planning.balance import BalanceError
+from disagg_serving.planning.balance.cases import CaseRow, _key, comparison_rows, comparison_table, run_of
 from disagg_serving.planning.balance.runs import prefill_saturated
 from factories import ROOT
 
