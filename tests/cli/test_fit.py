@@ -46,6 +46,13 @@ def test_nixl_buffers_count(disagg: Run) -> None:
     assert tokens["decode"] < tokens["aggregated"]
 
 
+def test_all_unknown_names_are_told_at_once(disagg: Run) -> None:
+    """Who mistypes three names corrects them in one go."""
+    assert disagg("fit", "--model", "gpt-oss", "--instance", "p5.48", "--engine", "vllm") == 2
+    for option in ("--model", "--instance", "--engine"):
+        assert f"{option}: " in disagg.out + disagg.err
+
+
 def test_bad_input_is_explained(disagg: Run, tmp_path: Path) -> None:
     """Unknown ids, impossible numbers and files that are no log end with a sentence and no traceback."""
     log = tmp_path / "engine.log"

@@ -7,8 +7,9 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving.errors import SpecError, ToolError
+from disagg_serving.planning.report import capacities
 from disagg_serving.preview.graph import COMPUTED, SECRET
-from factories import aggregated, environment
+from factories import aggregated, environment, layout
 from recording import environment_graph, one, program_graph
 
 
@@ -189,6 +190,15 @@ def test_a_named_key_has_to_be_given() -> None:
 
     with pytest.raises(ToolError, match=r"models\[0\]\.gateway\.apiKeySecret: key is named, but its value is not given"):
         program_graph(program)
+
+
+def test_the_stack_gives_its_capacity() -> None:
+    """Other programs read what each role holds from the stack's output, with the figures of the plan."""
+    data = environment(aggregated(name="m"))
+    (found,) = environment_graph(data).outputs["capacity"]
+    assert (found["model"], found["role"]) == ("m", "aggregated")
+    assert found == capacities(layout(data))[0]
+    assert found["kvTokens"]["low"] > 0
 
 
 def test_a_record_needs_aws_only_where_it_is_asked_for() -> None:

@@ -6,14 +6,13 @@ import json
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from ..catalog import Catalog, Model, load_catalog
-from ..catalog.entries import Engine, Entry, Instance
+from ..catalog.entries import Engine, Instance
 from ..catalog.hf_config import read_model
-from ..catalog.loader import Shelf
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..pins import DEFAULT_ENGINE
 from ..planning.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
@@ -26,7 +25,6 @@ from ..spec.serving import RoleName
 from .check import CheckFormat
 from .common import emit
 
-E = TypeVar("E", bound=Entry)
 BAR_WIDTH = 64
 VERDICTS = {
     Fit.FITS: "fits: one request of the longest length has room even in the worst case",
@@ -81,10 +79,8 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
 ) -> int:
     """Say whether a model fits the GPUs of one engine, and how many tokens and requests it then holds."""
     known = load_catalog(catalog_dir or (), Path.cwd())
-    facts = _model(known, model)
-    node = _found(known.instances, instance, "instance")
+    facts, node, image = _named(known, model, instance, engine)
     gpu = node.gpu
-    image = _found(known.engines, engine, "engine")
     world = tensor_parallel * pipeline_parallel
     shape = EngineShape(
         facts=facts,
@@ -125,10 +121,17 @@ def _model(known: Catalog, model: str) -> Model:
     return facts
 
 
-def _found(shelf: Shelf[E], name: str, option: str) -> E:
-    if name not in shelf:
-        raise SpecError([shelf.missing(f"--{option}", name)])
-    return shelf[name]
+def _named(known: Catalog, model: str, instance: str, engine: str) -> tuple[Model, Instance, Engine]:
+    """The entries of all three names. Raises SpecError with every one that is not known."""
+    faults: list[Finding] = [] if instance in known.instances else [known.instances.missing("--instance", instance)]
+    faults += [] if engine in known.engines else [known.engines.missing("--engine", engine)]
+    try:
+        facts = _model(known, model)
+    except SpecError as problem:
+        raise SpecError([*problem.findings, *faults]) from None
+    if faults:
+        raise SpecError(faults)
+    return facts, known.instances[instance], known.engines[engine]
 
 
 def _calibration(log: Path | None) -> Calibration | None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from .balance import (
-    Advice,
     BalanceError,
     Bound,
     Endpoint,
@@ -78,12 +77,6 @@ def forecast_of(layout: Layout, served: Served) -> dict[str, Any] | None:
             "scenarios": [{"name": s.name, "seconds": list(s.seconds), "load": list(s.load) if s.load else None} for s in known.transfer.scenarios],
         }
     return found
-
-
-def advice_of(layout: Layout, served: Served) -> Advice | None:
-    """Whether one role would serve a model better, as far as its spec tells; None where there is no workload or no split."""
-    known = situation_of(layout, served)
-    return advice(known) if known else None
 
 
 def _side(group: Group) -> Side:

@@ -12,6 +12,7 @@ import pulumi
 from ..errors import Finding, Level, SpecError, did_you_mean
 from ..planning.evaluation import Evaluation
 from ..planning.shapes import Layout
+from ..planning.standalone import evaluate_models
 
 POOL_DELETE_TIMEOUT = "45m"
 """A NodePool is gone when its nodes are: pods may drain and instances shut down meanwhile."""
@@ -113,6 +114,20 @@ def checked(evaluation: Evaluation) -> Layout:
         return evaluation.require_layout()
     except SpecError as problem:
         raise refused(problem) from None
+
+
+def checked_model(given: Mapping[str, Any]) -> Layout:
+    """The layout of the one model of a component that is used alone, from its inputs. Raises pulumi.RunError with every error finding."""
+    evaluation = evaluate_models(
+        [plain(given["model"], "model")],
+        plain(given.get("zone"), "zone"),
+        project_folder(),
+        catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+        auto_mode=given.get("auto_mode", True),
+        by_name=True,
+        rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
+    )
+    return checked(evaluation)
 
 
 def checked_part(findings: list[Finding]) -> None:

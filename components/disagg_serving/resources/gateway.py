@@ -8,8 +8,7 @@ import pulumi_kubernetes as k8s
 
 from ..manifests.gateway import build_load_balancer, endpoint_scheme, release_name, router_chart, router_values
 from ..planning.shapes import Layout, Served
-from ..planning.standalone import evaluate_models
-from .base import KubernetesObject, checked, plain, project_folder, take
+from .base import KubernetesObject, checked_model, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
 DNS_TTL_SECONDS = 60
@@ -59,16 +58,7 @@ class Gateway(pulumi.ComponentResource):
     def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the gateway with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
         given = take(args, GatewayArgs)
-        evaluation = evaluate_models(
-            [plain(given["model"], "model")],
-            plain(given.get("zone"), "zone"),
-            project_folder(),
-            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
-            auto_mode=given.get("auto_mode", True),
-            by_name=True,
-            rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
-        )
-        layout = checked(evaluation)
+        layout = checked_model(given)
         self._declare(name, layout, layout.served[0], opts)
 
     @classmethod

@@ -9,8 +9,7 @@ from ..manifests.mirror import build_mirror_job
 from ..manifests.names import service_name
 from ..manifests.serving import Secrets, build_model_base, build_model_workloads, build_namespace
 from ..planning.shapes import Layout, Served
-from ..planning.standalone import evaluate_models
-from .base import checked, declare, plain, project_folder, take
+from .base import checked_model, declare, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
 
@@ -60,16 +59,7 @@ class ModelServing(pulumi.ComponentResource):
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
         given = take(args, ModelServingArgs)
-        evaluation = evaluate_models(
-            [plain(given["model"], "model")],
-            plain(given.get("zone"), "zone"),
-            project_folder(),
-            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
-            auto_mode=given.get("auto_mode", True),
-            by_name=True,
-            rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
-        )
-        layout = checked(evaluation)
+        layout = checked_model(given)
         secrets = Secrets(given.get("token"), given.get("api_key"))
         self._declare(name, layout, layout.served[0], secrets, opts, create_namespace=given.get("create_namespace", True))
 
