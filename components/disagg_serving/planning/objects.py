@@ -81,7 +81,7 @@ def _templates(declared: Declared) -> Iterator[PodTemplate]:
 
 def node_pools(objects: Sequence[Declared]) -> list[Declared]:
     """Karpenter's NodePools among the objects."""
-    return [o for o in objects if o.kind == "NodePool" and str(o.manifest.get("apiVersion", "")).startswith("karpenter.sh/")]
+    return [o for o in objects if o.kind == "NodePool" and str(o.manifest.get("apiVersion", "")).startswith("karpenter.sh")]
 
 
 def pools_of(template: PodTemplate, pools: Sequence[Declared]) -> list[Declared]:
