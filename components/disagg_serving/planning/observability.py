@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 from ..pins import DCGM_CHART
 from ..spec import EnvironmentSpec
@@ -47,7 +47,7 @@ def exposed(served: Served, spec: EnvironmentSpec) -> frozenset[str]:
     return frozenset(name for known in lists for metric in known.metrics for name in metric.series)
 
 
-@lru_cache(maxsize=None)
+@cache
 def metric_names(expression: str) -> frozenset[str]:
     """Names of the metrics that an expression of ours reads; it knows the part of PromQL that they are written in."""
     for part in _NOT_NAMES:

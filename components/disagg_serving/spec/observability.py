@@ -21,13 +21,14 @@ class ObservabilitySpec(Spec):
     )
     dashboards: bool = Field(
         False,
-        description="Whether Grafana dashboards are made, as ConfigMaps: traffic of the roles, KV transfer, capacity against the plan. Default: false.",
+        description="Whether Grafana dashboards are made, as ConfigMaps: traffic of the roles, KV transfer, capacity against the plan. "
+        "Default: false.",
     )
     alerts: bool = Field(False, description="Whether a PrometheusRule a model is made (docs/observability.md). Default: false.")
     dcgm_exporter: Literal["none", "chart", "existing"] = Field(
         "none",
-        description="Metrics of the GPUs. chart: install NVIDIA's DCGM exporter on the GPU nodes; existing: the cluster has it, and its metrics carry "
-        "namespace and pod of whoever holds the GPU. Default: none.",
+        description="Metrics of the GPUs. chart: install NVIDIA's DCGM exporter on the GPU nodes; existing: the cluster has it, and its metrics "
+        "carry namespace and pod of whoever holds the GPU. Default: none.",
     )
     dcgm_chart: Text | None = Field(
         None, description="Source of its chart: an OCI reference or a local folder or archive. Default: NVIDIA's own repository."
@@ -46,6 +47,11 @@ class ObservabilitySpec(Spec):
     dashboard_folder: Text | None = Field(
         None, description="Folder in Grafana, as the annotation grafana_folder, which its sidecar must be told to read. Default: none."
     )
+
+    @property
+    def makes_anything(self) -> bool:
+        """Whether any object is made."""
+        return self.pod_monitors or self.reads_metrics or self.dcgm_exporter == "chart"
 
     @property
     def reads_metrics(self) -> bool:
