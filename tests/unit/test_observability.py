@@ -13,7 +13,7 @@ from disagg_serving.planning.observability import VERSIONED, exposed, list_ids, 
 from disagg_serving.planning.report import capacity_of
 from disagg_serving.planning.shapes import Layout, Served
 from disagg_serving.spec import EnvironmentSpec
-from factories import aggregated, check, environment, layout, model
+from factories import ROOT, aggregated, check, environment, layout, model
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -269,3 +269,10 @@ def test_the_node_alert_follows_the_pools() -> None:
     (found,) = [r for r in rules(layout(data)) if r["alert"] == "NodeExpiresSoon"]
     assert f"+ {20 * 3600 - 600} - time()) < {10 * 3600} " in found["expr"]
     assert not [r for r in rules(watched("without Auto Mode")) if r["alert"] == "NodeExpiresSoon"]
+
+
+def test_every_alert_is_explained() -> None:
+    """Whoever an alert wakes finds in the documentation what it means and what to do, and nothing there is about alerts that are gone."""
+    rows = re.findall(r"^\| `([A-Za-z]+)` \| (.+) \| (.+) \|$", (ROOT / "docs/observability.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for name, _, _ in rows} == {r["alert"] for name in ENVIRONMENTS for r in rules(watched(name))}
+    assert min(len(text) for _, *texts in rows for text in texts) > 20
