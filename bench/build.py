@@ -40,6 +40,7 @@ class Tool:
     ldflags: str = ""
     staging: str = ""
     with_modules: tuple[str, ...] = field(default_factory=tuple)
+    tags: str = field(default="", repr=False)
 
     @property
     def binary(self) -> Path:
@@ -51,7 +52,7 @@ class Tool:
         """Changes when the program must be built again."""
         sources = sorted((HERE / self.source).rglob("*")) if self.source else []
         content = b"".join(p.read_bytes() for p in sources if p.is_file())
-        return sha256(repr(self).encode() + content).hexdigest()
+        return sha256(repr(self).encode() + self.tags.encode() + content).hexdigest()
 
     @property
     def is_built(self) -> bool:
@@ -76,6 +77,7 @@ def tools() -> list[Tool]:
                 ldflags=entry.get("ldflags", ""),
                 staging=entry.get("staging-version", ""),
                 with_modules=tuple(entry.get("with", ())),
+                tags=entry.get("tags", ""),
             )
         )
     return found
@@ -93,14 +95,15 @@ def module_dir(module: str, version: str) -> Path:
 
 def build(tool: Tool) -> None:
     """Build one program. Raises RuntimeError with the end of Go's output."""
-    folder = HERE / tool.source if tool.source else _module(tool)
+    folder = HERE / tool.source if tool.source else own_module(tool)
     tool.binary.parent.mkdir(parents=True, exist_ok=True)
     target = "." if tool.source else tool.package
-    _go("build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {tool.ldflags}", "-o", str(tool.binary), target, cwd=folder)
+    flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {tool.ldflags}", *(["-tags", tool.tags] if tool.tags else [])]
+    _go("build", *flags, "-o", str(tool.binary), target, cwd=folder)
     tool.binary.with_suffix(".key").write_text(tool.key)
 
 
-def _module(tool: Tool) -> Path:
+def own_module(tool: Tool) -> Path:
     """A module of its own that requires the tool's module; same versions, same module."""
     folder = OUT / "modules" / re.sub(r"[^a-z0-9]+", "-", tool.module.lower())
     wanted = [f"{tool.module}@{tool.version}", *tool.with_modules]

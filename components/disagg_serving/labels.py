@@ -13,6 +13,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 APP_NAME = "app.kubernetes.io/name"
+APP_INSTANCE = "app.kubernetes.io/instance"
 OWNER = "disagg-serving"
 
 # llm-d router: pod labels its filters read
@@ -37,6 +38,9 @@ POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 PROMETHEUS_NAME = "prometheus"
 CLUSTER_DNS = {"k8s-app": "kube-dns"}
+
+GRAFANA_FOLDER = "grafana_folder"
+"""Annotation by which Grafana's sidecar sorts dashboards into folders, where it is told to."""
 
 # Karpenter and EKS Auto Mode
 CAPACITY_TYPE = "karpenter.sh/capacity-type"

@@ -34,6 +34,15 @@ NEWEST_KUBERNETES = (1, 37)
 DEFAULT_ROUTER = "llm-d-router-0.10.0"
 """Id in catalog/routers: chart, images, sidecar and plugins of one release."""
 
+DCGM_CHART = Pin(
+    "4.8.2",
+    "https://nvidia.github.io/dcgm-exporter/helm-charts/dcgm-exporter",
+    "NVIDIA/dcgm-exporter (tag 4.5.3-4.8.2): deployment/Chart.yaml",
+    "2026-11-30",
+)
+DCGM_IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-ubuntu22.04"
+"""Not the chart's own distroless tag: that image has no cache of the linker and ends at its start (NVIDIA/dcgm-exporter#612)."""
+
 DEFAULT_ENGINE = "vllm-0.33.0-efa"
 """Id in catalog/engines: the first vLLM release with an official EFA image and with the stale-peer fix."""
 

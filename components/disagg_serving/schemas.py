@@ -7,11 +7,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from .catalog.entries import Engine, Instance, Model
+from .catalog.metric_list import MetricList
 from .catalog.router import Router
 from .spec import EnvironmentSpec
 from .spec.stack_file import ENVIRONMENT_KEY
 
-_MODELS: dict[str, type[BaseModel]] = {"environment": EnvironmentSpec, "model": Model, "instance": Instance, "engine": Engine, "router": Router}
+_MODELS: dict[str, type[BaseModel]] = {
+    "environment": EnvironmentSpec,
+    "model": Model,
+    "instance": Instance,
+    "engine": Engine,
+    "router": Router,
+    "metrics": MetricList,
+}
 KINDS = ("stack", *_MODELS)
 
 

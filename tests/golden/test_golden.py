@@ -14,6 +14,7 @@ from disagg_serving.preview.output.text import render_text
 from disagg_serving.preview.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, model, role
+from watched import dashboards, objects, watched
 
 HERE = Path(__file__).resolve().parent
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 3}
@@ -63,6 +64,15 @@ def test_manifests_are_as_reviewed(stack: str, rewrite_golden: bool) -> None:  #
     objects = build_all(evaluate_file(project.stack_file(stack), project.root).require_layout())
     wanted = {name: to_yaml(o) for name, o in zip(file_names(objects), objects, strict=True)}
     compare(HERE / stack / "manifests", wanted, rewrite=rewrite_golden)
+
+
+def test_what_is_watched_is_as_reviewed(rewrite_golden: bool) -> None:  # noqa: FBT001
+    """A change of a monitor, an alert or a dashboard shows up in review; no shipped stack asks for any, since their kinds may be missing."""
+    wanted = watched("prefill and decode")
+    monitors, alerts = objects(wanted, "PodMonitor"), objects(wanted, "PrometheusRule")
+    files = {f"{o['kind']}-{o['metadata']['name']}.yaml": to_yaml(o) for o in (*monitors, *alerts)}
+    files |= {f"{name}.json": json.dumps(d, indent=1, ensure_ascii=False) + "\n" for name, d in dashboards(wanted).items()}
+    compare(HERE / "watched", files, rewrite=rewrite_golden)
 
 
 @pytest.mark.parametrize("stack", STACKS)

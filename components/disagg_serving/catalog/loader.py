@@ -13,6 +13,7 @@ from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
 
 if TYPE_CHECKING:
+    from .metric_list import MetricList
     from .router import Router
 
 E = TypeVar("E", bound=Entry)
@@ -62,7 +63,7 @@ class Shelf(Mapping[str, E], Generic[E]):
 
 
 class Catalog:
-    """Instance types, models, engine images and router releases."""
+    """Instance types, models, engine images, router releases and lists of metrics."""
 
     def __init__(self, dirs: Sequence[Path] = ()) -> None:
         folders = (PACKAGE_DIR, *dirs)
@@ -70,12 +71,19 @@ class Catalog:
         self.models: Shelf[Model] = Shelf("models", lambda: Model, folders)
         self.engines: Shelf[Engine] = Shelf("engines", lambda: Engine, folders)
         self.routers: Shelf[Router] = Shelf("routers", _router_model, folders)
+        self.metrics: Shelf[MetricList] = Shelf("metrics", _metrics_model, folders)
 
 
 def _router_model() -> type[Router]:
     from .router import Router  # noqa: PLC0415 (only where a router's entry is read)
 
     return Router
+
+
+def _metrics_model() -> type[MetricList]:
+    from .metric_list import MetricList  # noqa: PLC0415 (only where somebody asks for dashboards or alerts)
+
+    return MetricList
 
 
 def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     INSTANCES = "instances"
     ENGINES = "engines"
     ROUTERS = "routers"
+    METRICS = "metrics"
 
 
 def catalog(
@@ -63,6 +64,8 @@ def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the fi
 
 
 def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
+    if kind is Kind.METRICS:
+        return _metric_rows(known)
     if kind is Kind.INSTANCES:
         rows: list[list[Any]] = [["id", "GPUs", "GiB/GPU", "EFA", "GPUDirect", "vCPU", "memory GiB", "NVMe GiB", "USD/h", "price of", "checked"]]
         for i in (known.instances[x] for x in known.instances):
@@ -108,6 +111,13 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
                 ]
             )
     return [[str(cell) for cell in row] for row in rows]
+
+
+def _metric_rows(known: Catalog) -> list[list[str]]:
+    rows = [["list", "metric", "type", "labels", "meaning", "checked"]]
+    for found in (known.metrics[x] for x in known.metrics):
+        rows += [[found.id, m.name, m.type, ", ".join(m.labels), m.meaning, str(found.checked)] for m in found.metrics]
+    return rows
 
 
 def _table(rows: list[list[str]]) -> str:

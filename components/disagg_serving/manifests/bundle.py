@@ -14,6 +14,8 @@ from .lws import build_lws_base, lws_chart
 from .mirror import build_mirror_job
 from .network_policy import build_policy_controller
 from .node_pools import NodeIdentity, build_node_class, build_node_pool
+from .observability import build_observability
+from .observability.dcgm import exporter_chart, exporter_image
 from .serving import build_model_base, build_model_workloads, build_namespace
 
 COMPUTED = "<computed>"
@@ -32,7 +34,7 @@ def build_all(layout: Layout) -> list[dict[str, Any]]:
         objects += [build_mirror_job(served)] if served.spec.weights.mirror else []
         objects += build_model_workloads(groups)
         objects += [build_load_balancer(served, groups, spec)] if served.spec.gateway.enabled else []
-    return objects
+    return objects + build_observability(layout)
 
 
 def makes_policy_controller(spec: EnvironmentSpec) -> bool:
@@ -45,6 +47,8 @@ def images(layout: Layout) -> list[str]:
     found = _images_in(build_all(layout))
     if layout.spec.lws.install == "chart":
         found.add(located(lws_image(layout.spec.lws.version), layout.spec.image_sources))
+    if layout.spec.observability.dcgm_exporter == "chart":
+        found.add(exporter_image(layout.spec))
     for served in layout.served:
         if served.spec.gateway.enabled:
             parts = served.router.images
@@ -57,6 +61,7 @@ def charts(layout: Layout) -> list[str]:
     spec = layout.spec
     found = {lws_chart(spec.lws, spec.image_sources)} if spec.lws.install == "chart" else set()
     found |= {router_chart(s, spec) for s in layout.served if s.spec.gateway.enabled}
+    found |= {exporter_chart(spec)} if spec.observability.dcgm_exporter == "chart" else set()
     return sorted(f"{chart}:{version}" if version else chart for chart, version in found)
 
 

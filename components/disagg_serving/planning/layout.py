@@ -43,7 +43,7 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
             except SpecError as problem:
                 findings += problem.findings
         if facts and engine and router in catalog.routers and len(instances) == len(model.roles):
-            served.append(Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region))
+            served.append(Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region, catalog.metrics))
     return served, findings
 
 

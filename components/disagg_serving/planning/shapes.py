@@ -14,6 +14,7 @@ from ..spec.serving import RoleName
 from .sources import located
 
 if TYPE_CHECKING:
+    from ..catalog.metric_list import MetricList
     from ..catalog.router import Router
 
 GIB = 2**30
@@ -47,6 +48,7 @@ class Served:
     router_id: str
     sources: Mapping[str, str]
     region: str | None = None
+    metric_lists: Mapping[str, MetricList] = field(default_factory=dict)
 
     @property
     def path(self) -> str:

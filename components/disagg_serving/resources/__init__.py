@@ -7,6 +7,7 @@ from .environment import Environment, EnvironmentArgs
 from .gateway import Gateway, GatewayArgs
 from .lws import Lws, LwsArgs
 from .node_pools import NodePools, NodePoolsArgs
+from .observability import Observability, ObservabilityArgs
 from .program import deploy
 from .serving import ModelServing, ModelServingArgs
 from .weights import Weights, WeightsArgs
@@ -29,6 +30,8 @@ __all__ = [
     "NetworkArgs",
     "NodePools",
     "NodePoolsArgs",
+    "Observability",
+    "ObservabilityArgs",
     "Weights",
     "WeightsArgs",
     "deploy",

@@ -16,6 +16,7 @@ from .cluster import Cluster
 from .gateway import Gateway
 from .lws import Lws
 from .node_pools import NodePools
+from .observability import Observability
 from .serving import ModelServing
 from .spec_args import EnvironmentSpecArgs
 from .weights import Weights
@@ -31,7 +32,7 @@ class EnvironmentArgs(EnvironmentSpecArgs, total=False):
 
 
 class Environment(pulumi.ComponentResource):
-    """Everything that one stack file describes; see its parts: Network, Cluster, NodePools, Lws, Weights, ModelServing, Gateway."""
+    """Everything that one stack file describes; see its parts: Network, Cluster, NodePools, Lws, Weights, ModelServing, Gateway, Observability."""
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
@@ -95,6 +96,9 @@ class Environment(pulumi.ComponentResource):
             if served.spec.gateway.enabled:
                 behind = pulumi.ResourceOptions(depends_on=[*ready, self.models[model]])
                 self.gateways[model] = Gateway.of_layout(f"{name}-{model}", layout, served, pulumi.ResourceOptions.merge(in_cluster, behind))
+        if spec.observability.makes_anything:
+            watched = pulumi.ResourceOptions(depends_on=[*ready, *self.models.values()])
+            Observability.of_layout(name, layout, pulumi.ResourceOptions.merge(in_cluster, watched))
         self.outputs: dict[str, Any] = {
             "kubeconfig": self.cluster.kubeconfig,
             "clusterName": self.cluster.cluster_name,

@@ -22,6 +22,7 @@ __all__ = [
     "NetworkPolicySpecArgs",
     "NetworkSpecArgs",
     "NodePoolsSpecArgs",
+    "ObservabilitySpecArgs",
     "PluginSpecArgs",
     "RateSpecArgs",
     "RoleSpecArgs",
@@ -251,6 +252,37 @@ class NetworkPolicySpecArgs(TypedDict):
 
     weights_cidrs: NotRequired[Sequence[str]]
     """Networks that engines reach on port 443 for weights, for example interface endpoints of S3; a mirror's Job reaches the internet too. Default: the internet without private ranges, which includes the S3 gateway endpoint."""
+
+
+class ObservabilitySpecArgs(TypedDict):
+    """Objects for a Prometheus operator and a Grafana that the cluster has already; neither is installed here."""
+
+    pod_monitors: NotRequired[bool]
+    """Whether PodMonitors are made: leaders of each role, router and Envoy, and the DCGM exporter. Default: false."""
+
+    dashboards: NotRequired[bool]
+    """Whether Grafana dashboards are made, as ConfigMaps: traffic of the roles, KV transfer, capacity against the plan. Default: false."""
+
+    alerts: NotRequired[bool]
+    """Whether a PrometheusRule a model is made (docs/observability.md). Default: false."""
+
+    dcgm_exporter: NotRequired[str]
+    """Metrics of the GPUs. chart: install NVIDIA's DCGM exporter on the GPU nodes; existing: the cluster has it, and its metrics carry namespace and pod of whoever holds the GPU. Default: none."""
+
+    dcgm_chart: NotRequired[str]
+    """Source of its chart: an OCI reference or a local folder or archive. Default: NVIDIA's own repository."""
+
+    scrape_interval_seconds: NotRequired[int]
+    """Seconds between two readings, 5 to 60: alerts look at ten minutes and more. Default: 15."""
+
+    labels: NotRequired[Mapping[str, str]]
+    """Labels by which the Prometheus operator selects PodMonitors and PrometheusRules; kube-prometheus-stack wants its release: release: kube-prometheus-stack. Default: none."""
+
+    dashboard_labels: NotRequired[Mapping[str, str]]
+    """Labels by which Grafana finds dashboards. Default: grafana_dashboard: "1"."""
+
+    dashboard_folder: NotRequired[str]
+    """Folder in Grafana, as the annotation grafana_folder, which its sidecar must be told to read. Default: none."""
 
 
 class SpeculativeSpecArgs(TypedDict):
@@ -612,6 +644,9 @@ class EnvironmentSpecArgs(TypedDict):
 
     network_policy: NotRequired[NetworkPolicySpecArgs]
     """Who may talk to whom. Default: what serving needs, and nothing else."""
+
+    observability: NotRequired[ObservabilitySpecArgs]
+    """PodMonitors, dashboards, alerts and GPU metrics. Default: none of them."""
 
     image_sources: NotRequired[Mapping[str, str]]
     """Registries to read instead, prefix to prefix, for images and charts: docker.io/envoyproxy: mirror.example.com/envoyproxy. The longest prefix wins; `disagg render --images` lists what is needed. Default: none."""

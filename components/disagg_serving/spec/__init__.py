@@ -10,6 +10,7 @@ from .measured import CalibrationSpec, RateSpec
 from .network import ExistingNetworkSpec, NetworkSpec
 from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
+from .observability import ObservabilitySpec
 from .serving import (
     CapacitySpec,
     ModelSpec,
@@ -36,6 +37,7 @@ __all__ = [
     "NetworkPolicySpec",
     "NetworkSpec",
     "NodePoolsSpec",
+    "ObservabilitySpec",
     "PluginSpec",
     "RateSpec",
     "RoleSpec",

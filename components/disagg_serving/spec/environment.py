@@ -14,6 +14,7 @@ from .lws import LwsSpec
 from .network import NetworkSpec, region_of
 from .network_policy import NetworkPolicySpec
 from .node_pools import NodePoolsSpec
+from .observability import ObservabilitySpec
 from .serving import ModelSpec
 
 
@@ -37,6 +38,9 @@ class EnvironmentSpec(Spec):
     router: RouterSpec = Field(default={}, validate_default=True, description="The router behind the gateways. Default: llm-d's, by its chart.")
     network_policy: NetworkPolicySpec = Field(
         default={}, validate_default=True, description="Who may talk to whom. Default: what serving needs, and nothing else."
+    )
+    observability: ObservabilitySpec = Field(
+        default={}, validate_default=True, description="PodMonitors, dashboards, alerts and GPU metrics. Default: none of them."
     )
     image_sources: dict[Text, Text] = Field(
         {},

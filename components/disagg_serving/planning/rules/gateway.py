@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Level, did_you_mean
-from ...pins import DEFAULT_ROUTER, lws_image
+from ...pins import DCGM_IMAGE, DEFAULT_ROUTER, lws_image
 from ...spec import GatewaySpec, PluginSpec
 from ...spec.network import region_of
 from ..addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
@@ -272,6 +272,8 @@ def gateway_certificate(s: Subject) -> Iterator[Fault]:
 def _references(s: Subject) -> list[str]:
     """Images and charts of the environment, as the catalogue names them."""
     found = [f"{s.spec.lws.chart}", lws_image(s.spec.lws.version)] if s.spec.lws.install == "chart" else []
+    if s.spec.observability.dcgm_exporter == "chart":
+        found += [DCGM_IMAGE, *([s.spec.observability.dcgm_chart] if s.spec.observability.dcgm_chart else [])]
     for served in s.served:
         found.append(f"{served.engine.image}@{served.spec.image_digest}" if served.spec.image_digest else served.engine.image)
         if s.spec.image_sources:

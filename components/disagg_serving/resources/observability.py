@@ -1,0 +1,95 @@
+"""Monitors, dashboards, alerts and the DCGM exporter of an environment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, Required, TypedDict
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from ..manifests.observability import build_observability
+from ..manifests.observability.dcgm import RELEASE, exporter_chart, exporter_values
+from ..planning.observability import EXPORTER_NAMESPACE
+from ..planning.shapes import Layout
+from ..planning.standalone import evaluate_models
+from .base import checked, declare, plain, project_folder, take
+from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, NodePoolsSpecArgs, ObservabilitySpecArgs, RouterSpecArgs
+
+REPOSITORY = "https://"
+"""How charts begin that are in no OCI registry: folder of the repository, then the chart's name."""
+
+
+class ObservabilityArgs(TypedDict):
+    """Arguments of Observability."""
+
+    models: Required[Sequence[ModelSpecArgs]]
+    """The models that are watched; ModelServing has made their namespaces."""
+
+    observability: Required[ObservabilitySpecArgs]
+    """What is wanted."""
+
+    zone: NotRequired[str]
+    """Availability zone of the models' pods; required where NodePools are made."""
+
+    router: NotRequired[RouterSpecArgs]
+    """Release of the router. Default: as documented there."""
+
+    network_policy: NotRequired[NetworkPolicySpecArgs]
+    """Where Prometheus is. Default: as documented there."""
+
+    node_pools: NotRequired[NodePoolsSpecArgs]
+    """How nodes live, for the alert before one ends. Default: as documented there."""
+
+    image_sources: NotRequired[Mapping[str, str]]
+    """Registries to read instead, prefix to prefix. Default: none."""
+
+    auto_mode: NotRequired[bool]
+    """Whether the pods select NodePools of this project. Default: true."""
+
+    catalog_dirs: NotRequired[Sequence[str]]
+    """Folders that add to the catalogue. Default: none."""
+
+
+class Observability(pulumi.ComponentResource):
+    """What is watched. The Prometheus operator's kinds must be there before PodMonitors and PrometheusRules."""
+
+    def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
+        given = take(args, ObservabilityArgs)
+        evaluation = evaluate_models(
+            plain(given["models"], "models"),
+            plain(given.get("zone"), "zone"),
+            project_folder(),
+            settings=plain(given.get("node_pools"), "node_pools"),
+            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+            auto_mode=given.get("auto_mode", True),
+            by_name=True,
+            rest={k: plain(given[k], k) for k in ("observability", "router", "network_policy", "image_sources") if k in given},
+        )
+        self._declare(name, checked(evaluation), opts)
+
+    @classmethod
+    def of_layout(cls, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> "Observability":
+        """The objects of a layout that has been checked as part of a whole environment."""
+        self = cls.__new__(cls)
+        self._declare(name, layout, opts)
+        return self
+
+    def _declare(self, name: str, layout: Layout, opts: Any) -> None:
+        super().__init__("disagg-serving:index:Observability", name, {}, opts)
+        objects = build_observability(layout)
+        namespaces = declare(name, (o for o in objects if o["kind"] == "Namespace"), self)
+        made = declare(name, (o for o in objects if o["kind"] != "Namespace"), self, namespaces)
+        if layout.spec.observability.dcgm_exporter == "chart":
+            chart, version = exporter_chart(layout.spec)
+            repository, _, own = chart.rpartition("/") if chart.startswith(REPOSITORY) else ("", "", chart)
+            k8s.helm.v4.Chart(
+                f"{name}-dcgm-exporter",
+                name=RELEASE,
+                chart=own,
+                version=version,
+                namespace=EXPORTER_NAMESPACE,
+                repository_opts={"repo": repository} if repository else None,
+                values=exporter_values(layout),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[*namespaces, *made]),
+            )
+        self.register_outputs({})
