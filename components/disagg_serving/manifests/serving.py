@@ -107,7 +107,8 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
         "kind": "LeaderWorkerSet",
         "metadata": metadata,
         "spec": {
-            "replicas": group.spec.replicas,
+            # KEDA's HorizontalPodAutoscaler owns the number of a scaled role
+            **({} if group.spec.autoscaling else {"replicas": group.replicas}),
             # LeaderReady would deadlock: a leader is ready only after its workers have joined
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}},

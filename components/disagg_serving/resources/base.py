@@ -125,7 +125,7 @@ def checked_model(given: Mapping[str, Any]) -> Layout:
         catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
         auto_mode=given.get("auto_mode", True),
         by_name=True,
-        rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
+        rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
     )
     return checked(evaluation)
 
