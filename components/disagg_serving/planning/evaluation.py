@@ -13,6 +13,7 @@ from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
 from ..spec.validation import try_parse
 from .acceptance import accept, unused_acceptances
 from .layout import build_layout, resolve
+from .looked_up import LookedUp
 from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
 from .shapes import Layout
 
@@ -90,6 +91,12 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
     findings += accept(run_stage(subject.with_layout(layout), Stage.LAYOUT), spec.accept)
     findings += unused_acceptances(findings, spec.accept)
     return Evaluation(sort_findings(findings), spec, layout)
+
+
+def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
+    """What the rules say about the answers of AWS, beside what they have said about the layout itself."""
+    subject = Subject(layout.spec, Catalog(), list(layout.served), layout=layout, looked_up=facts)
+    return accept(run_stage(subject, Stage.LOOK_UP), layout.spec.accept)
 
 
 def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Finding]:

@@ -11,14 +11,16 @@ from ...catalog import Catalog
 from ...errors import Finding, Level
 from ...spec import EnvironmentSpec, RoleSpec
 from ...spec.serving import RoleName
+from ..looked_up import LookedUp
 from ..shapes import Layout, Served
 
 
 class Stage(StrEnum):
-    """When a rule runs: on the form (before a layout can be built), or on the layout."""
+    """When a rule runs: on the form (before a layout can be built), on the layout, or on what AWS said about it."""
 
     FORM = "form"
     LAYOUT = "layout"
+    LOOK_UP = "look-up"
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,14 @@ NO_STACK = StackContext()
 
 @dataclass(frozen=True)
 class Subject:
-    """What the rules look at. `layout` is there only in the layout stage."""
+    """What the rules look at. `layout` is there from the layout stage on, `looked_up` where AWS was asked."""
 
     spec: EnvironmentSpec
     catalog: Catalog
     served: list[Served]
     stack: StackContext = NO_STACK
     layout: Layout | None = None
+    looked_up: LookedUp | None = None
 
     def roles(self) -> Iterator[tuple[Served, RoleName, RoleSpec, str]]:
         """Every role of every model whose names are known, with its path."""
@@ -108,7 +111,7 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import autoscaling, balance, calibration, capacity, engine, environment, gateway, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    from . import autoscaling, balance, calibration, capacity, engine, environment, gateway, look_ups, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
 
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
