@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,17 @@ SCALED: dict[str, dict[str, Any]] = {
     ),
 }
 LWS_TYPE, SCALED_TYPE = "leaderworkerset.x-k8s.io/v1:LeaderWorkerSet", "keda.sh/v1alpha1:ScaledObject"
+
+
+@pytest.fixture(autouse=True)
+def _wiped(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave nothing of a failed test to the next one."""
+    yield
+    if "own_plane" in request.fixturenames:
+        cluster = request.getfixturevalue("own_plane").cluster
+        if cluster.items("leaderworkersets") or cluster.items("nodepools"):
+            clear(cluster)
+        cluster.kubectl("delete", "namespaces,priorityclasses", "-l", "app.kubernetes.io/managed-by=disagg-serving", "--ignore-not-found")
 
 
 def scaled_objects(one: dict[str, Any]) -> list[dict[str, Any]]:
@@ -158,4 +170,3 @@ def test_keda_comes_first_and_goes_last(own_plane: ControlPlane, tmp_path: Path)
     assert not cluster.items(SCALED_OBJECTS)
     assert "create" in {s.op for s in engine.up()}
     engine.destroy()
-    clear(cluster)
