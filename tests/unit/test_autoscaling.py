@@ -282,3 +282,24 @@ def test_load_is_judged_at_most() -> None:
 
     assert of_load(20) == []
     assert set(of_load(1)) == {"raise prefill.autoscaling.maxReplicaCount", "raise decode.autoscaling.maxReplicaCount"}
+
+
+FIXES = {
+    "to zero": (role(autoscaling={"minReplicaCount": 0, "maxReplicaCount": 2}), "autoscaling-bounds", "minReplicaCount"),
+    "less than least": (role(autoscaling={"minReplicaCount": 3, "maxReplicaCount": 2}), "autoscaling-bounds", "maxReplicaCount"),
+    "nothing at most": (role(autoscaling={"minReplicaCount": 0, "maxReplicaCount": 0}), "autoscaling-bounds", "maxReplicaCount"),
+    "more than allowed": (role(capacity={"nodes": 2}, autoscaling={"maxReplicaCount": 9}), "group-capacity", "maxReplicaCount"),
+}
+
+
+@pytest.mark.parametrize("case", FIXES)
+def test_what_a_fix_names_removes_its_finding(case: str) -> None:
+    """The value that a message names can be written into the file, and the same rule says nothing about that key any more."""
+    side, rule, key = FIXES[case]
+
+    def about(given: dict[str, Any]) -> list[str]:
+        found = check(environment(model(decode=given), autoscaling=PROMETHEUS)).findings
+        return [f.fix for f in found if f.id == rule and key in f.path + f.fix]
+
+    (named,) = {m[1] for fix in about(side) if (m := re.search(rf"{key}(?:: | to )(\d+)", fix))}
+    assert about({**side, "autoscaling": {**side["autoscaling"], key: int(named)}}) == []

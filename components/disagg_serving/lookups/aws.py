@@ -76,7 +76,7 @@ class _Asked:
                 raise NoCredentialsError
             return True
 
-        return self.once("credentials", "any", find, default=False)
+        return self.once("credentials", "", find, default=False)
 
     def once(self, look_up: LookUp, action: str, ask: Callable[[], T], default: T) -> T:
         """The answer, or `default` and a failure."""

@@ -28,9 +28,9 @@ def explain(look_up: LookUp, action: str, problem: Exception, region: str) -> Fa
         return _local(look_up, action, problem, region)
     code = str(response.get("Error", {}).get("Code", "")) or type(problem).__name__
     if code in DENIED:
-        return Failure(look_up, action, f"{action} is not allowed ({code})", f"allow {action}; docs/look-ups.md has the whole policy")
+        return Failure(look_up, action, f"the action is not allowed ({code})", f"allow {action}; docs/look-ups.md has the whole policy")
     if code in THROTTLED:
-        return Failure(look_up, action, f"AWS throttles {action} ({code})", "try again in a minute")
+        return Failure(look_up, action, f"AWS throttles the action ({code})", "try again in a minute")
     if code in EXPIRED:
         return Failure(look_up, action, f"the credentials have expired ({code})", LOG_IN)
     if code in INVALID:
@@ -38,7 +38,7 @@ def explain(look_up: LookUp, action: str, problem: Exception, region: str) -> Fa
         return Failure(look_up, action, allowed, f"enable {region} for the account if it is one that must be opted into, or {LOG_IN}")
     if code in OPT_IN:
         return Failure(look_up, action, f"{region} is not enabled for the account ({code})", f"enable {region} in the account's settings")
-    return Failure(look_up, action, f"{action} answered {code}", "see the AWS documentation of this error")
+    return Failure(look_up, action, f"AWS answered {code}", "see the AWS documentation of this error")
 
 
 def _local(look_up: LookUp, action: str, problem: Exception, region: str) -> Failure:

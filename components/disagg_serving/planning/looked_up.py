@@ -45,7 +45,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Failure:
-    """A question that was not answered: the IAM action that it needs, what went wrong, and what to do."""
+    """A question that was not answered: the IAM action that it needs (none for credentials), what went wrong, and what to do."""
 
     look_up: LookUp
     action: str

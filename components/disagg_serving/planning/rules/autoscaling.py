@@ -95,7 +95,7 @@ def autoscaling_pace(s: Subject) -> Iterator[Fault]:
     """An engine helps only after its model has loaded, which the plan says, as it says what is paid for without being used."""
     for group in scaled(s.layout.groups) if s.layout else ():
         place, minutes = f"{group.path}.autoscaling", round(ready_seconds(group) / 60)
-        message = f"adds engines that serve about {minutes} minutes later, and one more node's start if none is free"
+        message = f"adds engines that serve about {minutes} minutes later, after the start of a node where none is free"
         streams = group.served.weights_uri is not None
         yield Fault(
             place, message, None, "", "keep as many engines as a burst of that length needs" if streams else "stream the weights with weights.s3"

@@ -28,7 +28,8 @@ def look_up_failed(s: Subject) -> Iterator[Fault]:
     """Each look-up was answered; one that was not says which IAM action it needs."""
     for _layout, facts in _asked(s):
         for f in facts.failures:
-            yield Fault("lookUps", f"{f.look_up} could not be looked up: {f.problem}", None, f.action, f.fix)
+            asked = f" ({f.action})" if f.action else ""
+            yield Fault("lookUps", f"{f.look_up}{asked} could not be looked up: {f.problem}", None, "", f.fix)
 
 
 @rule("look-up-quota", Level.ERROR, Stage.LOOK_UP, "AWS: Service Quotas of EC2, in vCPUs, a region; 0 in new accounts")

@@ -172,7 +172,7 @@ def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
     """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("role", overflow="fold")
-    for heading in ("least", "most", "an engine carries", "serves after", "in one by one", "out after"):
+    for heading in ("least", "most", "an engine carries", "serves after", "added every", "removed after"):
         table.add_column(heading, justify="right")
     for r in scaling["roles"]:
         carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in r["signals"])
