@@ -77,7 +77,12 @@ class Generator:
                 "scaleDownWindowSeconds": st.integers(0, 3600),
             },
         )
-        bad = ({}, {"maxReplicaCount": 0}, {"minReplicaCount": 0, "maxReplicaCount": 2}, {"minReplicaCount": 9, "maxReplicaCount": 2})
+        bad: tuple[Any, ...] = (
+            {},
+            {"maxReplicaCount": 0},
+            {"minReplicaCount": 0, "maxReplicaCount": 2},
+            {"minReplicaCount": 9, "maxReplicaCount": 2},
+        )
         return self.mostly(good, *bad, {"maxReplicaCount": 2, "backlogSeconds": 1}, {"maxReplicaCount": 10**6}, True)
 
     def role(self, instances: list[str], stages: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
