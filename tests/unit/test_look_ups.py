@@ -137,7 +137,12 @@ def test_offerings_name_the_zones_that_there_are() -> None:
         ({"instanceType": "p5en.48xlarge"}, Level.ERROR, "is of p5en.48xlarge"),
         ({"availabilityZone": "us-east-1b"}, Level.ERROR, "is in us-east-1b"),
         ({"totalInstanceCount": 1}, Level.ERROR, "is more than the 1 instances"),
-        ({"endDate": "2026-12-07T11:30:00Z"}, Level.WARNING, "ends 2026-12-07 11:30 UTC, when EC2 takes its instances"),
+        ({"endDate": "2026-12-07T11:30:00Z"}, Level.WARNING, "ends 2026-12-07 11:30 UTC; then its instances count as on-demand ones"),
+        (
+            {"endDate": "2026-12-07T11:30:00Z", "reservationType": "capacity-block"},
+            Level.WARNING,
+            "EC2 ends its instances 30 minutes before",
+        ),
         ({"endDate": "2027-05-07T11:30:00Z"}, Level.INFO, "ends 2027-05-07 11:30 UTC"),
         ({}, Level.INFO, "is active, with 1 of 2 instances free"),
     ],
@@ -160,6 +165,16 @@ def test_a_reservation_that_is_not_there() -> None:
 def test_reservations_add_up() -> None:
     """Several reservations of a pool hold its nodes together."""
     assert not [f for f in told(reserved(4, "cr-0123456789abcdef0", "cr-0123456789abcdef1"), good(), "look-up-reservation") if f.level is Level.ERROR]
+
+
+def test_pools_that_share_reservations() -> None:
+    """What several pools may take together is compared with what their reservations hold."""
+    capacity = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 1}
+    both = {side: role(tensorParallel=8, capacity=capacity) for side in ("prefill", "decode")}
+    wanted = layout(environment(model(**both)))
+    assert not [f for f in told(wanted, good(), "look-up-reservation") if f.level is Level.ERROR]
+    (fault,) = [f for f in told(wanted, good(totalInstanceCount=1), "look-up-reservation") if f.level is Level.ERROR]
+    assert fault.value == "2, by pools decode-p5-48xlarge-reserved, prefill-p5-48xlarge-reserved together"
 
 
 @pytest.mark.parametrize(

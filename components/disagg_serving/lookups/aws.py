@@ -170,6 +170,7 @@ def _reservation(found: Mapping[str, Any]) -> Reservation:
         zone=found.get("AvailabilityZone", ""),
         total=found["TotalInstanceCount"],
         available=found["AvailableInstanceCount"],
+        block=found.get("ReservationType") == "capacity-block",
         start=found.get("StartDate"),
         end=found.get("EndDate"),
     )

@@ -32,13 +32,14 @@ class Questions:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A capacity reservation or Capacity Block as EC2 describes it; `end` and `start` in UTC, None where there is none."""
+    """A capacity reservation or Capacity Block as EC2 describes it; `block` for the latter; `start` and `end` in UTC, None where there is none."""
 
     state: str
     instance_type: str
     zone: str
     total: int
     available: int
+    block: bool = False
     start: datetime | None = None
     end: datetime | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ...errors import Level
 from ..looked_up import LookedUp, Reservation, quota_of
@@ -72,18 +72,22 @@ def look_up_offering(s: Subject) -> Iterator[Fault]:
 def look_up_reservation(s: Subject) -> Iterator[Fault]:
     """Reservations exist, are active, of the pool's type and zone, hold as many instances as it may have, and do not end soon."""
     for layout, facts in _asked(s):
-        reserved = {c.name: c.reservation_ids for c in layout.node_classes}
-        for pool in layout.pools:
-            ids, usable = reserved[pool.node_class], 0
-            for given in ids if pool.capacity_type == "reserved" else ():
+        for shape in layout.node_classes:
+            pools = [p for p in layout.pools if p.node_class == shape.name and p.capacity_type == "reserved"]
+            if not pools:
+                continue
+            first, wanted, usable = pools[0], sum(p.max_nodes for p in pools), 0
+            for given in shape.reservation_ids:
                 if given in facts.reservations:
                     found = facts.reservations[given]
-                    yield from _reservation(given, found, pool, facts)
-                    usable += found.total if found and _matches(found, pool) else 0
-            known = pool.capacity_type == "reserved" and all(facts.reservations.get(i) is not None for i in ids)
-            if known and usable < pool.max_nodes:
-                message = f"is more than the {usable} instances of this type and zone that its reservations hold"
-                yield Fault(f"{pool.path}.capacity.nodes", message, pool.max_nodes, f"at most {usable}", "lower it, or name another reservation")
+                    yield from _reservation(given, found, first, facts)
+                    usable += found.total if found and _matches(found, first) else 0
+            if all(facts.reservations.get(i) is not None for i in shape.reservation_ids) and usable < wanted:
+                message = f"is more than the {usable} instances that reservations of this type and zone hold"
+                others = f", by pools {', '.join(p.name for p in pools)} together" if len(pools) > 1 else ""
+                yield Fault(
+                    f"{first.path}.capacity.nodes", message, f"{wanted}{others}", f"at most {usable}", "lower it, or name another reservation"
+                )
 
 
 def _matches(found: Reservation, pool: Pool) -> bool:
@@ -106,15 +110,16 @@ def _reservation(given: str, found: Reservation | None, pool: Pool, facts: Looke
         yield Fault(place, f"is {found.state}", given, ACTIVE, "name another")
     elif found.end is not None:
         soon = found.end - facts.at < ENDS_SOON
-        message = f"ends {_time(found.end)}, when EC2 takes its instances"
+        then = "EC2 ends its instances 30 minutes before" if found.block else "then its instances count as on-demand ones"
+        message = f"ends {_time(found.end)}; {then}"
         fix = "renew it, or plan the move to another" if soon else ""
         yield Fault(place, message, given, "", fix, Level.WARNING if soon else Level.INFO)
     if found.state == ACTIVE:
         yield Fault(place, f"is active, with {found.available} of {found.total} instances free", given, "", "", Level.INFO)
 
 
-def _time(moment: object) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if hasattr(moment, "astimezone") else ""
+def _time(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @rule("look-up-price", Level.WARNING, Stage.LOOK_UP, "AWS: Price List, on demand, Linux, shared tenancy; EC2 spot price history")
