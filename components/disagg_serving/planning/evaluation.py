@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..catalog import Catalog, load_catalog
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
@@ -13,9 +13,11 @@ from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
 from ..spec.validation import try_parse
 from .acceptance import accept, unused_acceptances
 from .layout import build_layout, resolve
-from .looked_up import LookedUp
 from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
 from .shapes import Layout
+
+if TYPE_CHECKING:
+    from .looked_up import LookedUp
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def autoscaling_prometheus(s: Subject) -> Iterator[Fault]:
         yield Fault("autoscaling.prometheusAddress", message, address, policies.prometheus_namespace, fix, Level.WARNING)
 
 
-@rule("autoscaling-signal", Level.ERROR, Stage.FORM, "llm-d/llm-d: guides/workload-autoscaling: prompts by backlog, answers by KV cache")
+@rule("autoscaling-signal", Level.ERROR, Stage.FORM, "llm-d/llm-d: guides/workload-autoscaling: prompts by backlog, answers by KV cache", firm=True)
 def autoscaling_signal(s: Subject) -> Iterator[Fault]:
     """Each threshold is of a signal that the role has: seconds of prompts need a measured rate and a router that counts."""
     for served, name, role, path in s.roles():

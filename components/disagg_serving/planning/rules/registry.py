@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...catalog import Catalog
 from ...errors import Finding, Level
 from ...spec import EnvironmentSpec, RoleSpec
 from ...spec.serving import RoleName
-from ..looked_up import LookedUp
 from ..shapes import Layout, Served
+
+if TYPE_CHECKING:
+    from ..looked_up import LookedUp
 
 
 class Stage(StrEnum):
@@ -111,11 +113,19 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import autoscaling, balance, calibration, capacity, engine, environment, gateway, look_ups, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    from . import look_ups  # noqa: F401, PLC0415 (importing registers; few runs look anything up)
+
+    return _offline_rules()
+
+
+def _offline_rules() -> list[Rule]:
+    """The rules by id, those about answers of AWS only if they have been asked for before."""
+    from . import autoscaling, balance, calibration, capacity, engine, environment, gateway, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
 
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
 
 def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
     """The findings of all rules of one stage."""
-    return [finding for r in rules() if r.stage is stage for finding in r.run(subject)]
+    known = rules() if stage is Stage.LOOK_UP else _offline_rules()
+    return [finding for r in known if r.stage is stage for finding in r.run(subject)]
