@@ -66,6 +66,8 @@ def tools() -> list[Tool]:
     data: dict[str, dict[str, Any]] = tomllib.loads((HERE / "versions.toml").read_text(encoding="utf-8"))
     found = []
     for name, own in data.items():
+        if "crds" in own:
+            continue
         entry = {**data[own["same-module-as"]], **own} if "same-module-as" in own else own
         found.append(
             Tool(
@@ -91,6 +93,12 @@ def go() -> str | None:
 def module_dir(module: str, version: str) -> Path:
     """The folder of a module in the module cache, downloaded if needed: CRDs and charts are read from there."""
     return Path(json.loads(_go("mod", "download", "-json", f"{module}@{version}", cwd=OUT))["Dir"])
+
+
+def crds_of(name: str) -> Path:
+    """The folder of CRDs of a module that is read for them only. Raises RuntimeError where the module cannot be had."""
+    entry: dict[str, str] = tomllib.loads((HERE / "versions.toml").read_text(encoding="utf-8"))[name]
+    return module_dir(entry["module"], entry["version"]) / entry["crds"]
 
 
 def build(tool: Tool) -> None:

@@ -65,6 +65,26 @@ class Generator:
         bad = ({"type": "reserved"}, {"type": "free"}, {"reservationIds": ["cb-1"]}, {"nodes": 0}, {"nodes": 1}, {"type": "reserved", "nodes": 1})
         return self.mostly(st.one_of(kinds, reserved), *bad)
 
+    def autoscaling(self) -> st.SearchStrategy[Any]:
+        """Bounds and thresholds of a scaled role."""
+        good = st.fixed_dictionaries(
+            {"maxReplicaCount": st.integers(3, 8)},
+            optional={
+                "minReplicaCount": st.integers(1, 3),
+                "kvCacheUsage": st.floats(0.1, 0.9),
+                "waitingRequests": st.floats(0.5, 64),
+                "scaleUpPeriodSeconds": st.integers(1, 1800),
+                "scaleDownWindowSeconds": st.integers(0, 3600),
+            },
+        )
+        bad: tuple[Any, ...] = (
+            {},
+            {"maxReplicaCount": 0},
+            {"minReplicaCount": 0, "maxReplicaCount": 2},
+            {"minReplicaCount": 9, "maxReplicaCount": 2},
+        )
+        return self.mostly(good, *bad, {"maxReplicaCount": 2, "backlogSeconds": 1}, {"maxReplicaCount": 10**6}, True)
+
     def role(self, instances: list[str], stages: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
         """A role on one of these types."""
         sized = st.fixed_dictionaries(
@@ -76,6 +96,7 @@ class Generator:
         )
         overrides = optional(
             capacity=self.capacity(),
+            autoscaling=self.autoscaling(),
             expertParallel=self.mostly(st.just(False), True),
             cpu=self.mostly(st.floats(0.5, 60), 0, -1, 1e-9, 500, True, "many", 10**9, 1e308, float("inf")),
             memoryGiB=self.mostly(st.integers(80, 400), 0, 1, 1900, 10**9, 1.5, 10**400),
@@ -85,7 +106,8 @@ class Generator:
             maxNumSeqs=self.mostly(st.integers(1, 4096), 0),
             maxNumBatchedTokens=self.mostly(st.integers(1, 65536), -1),
         )
-        return merged(sized, overrides)
+        one_number = self.mostly(st.just(True), False)
+        return st.tuples(merged(sized, overrides), one_number).map(lambda drawn: without_number(*drawn))
 
     def sides(self) -> st.SearchStrategy[dict[str, Any]]:
         """Prefill and decode, or server; seldom another mixture."""
@@ -204,6 +226,7 @@ def build_environment(  # noqa: PLR0913, PLR0917 (the parts of an environment)
     where: str, served: list[dict[str, Any]], given: list[str], bad: Any, namespace: str | None, extra: dict[str, Any], zones: list[str]
 ) -> dict[str, Any]:
     """The whole mapping of what was drawn."""
+    extra = {"autoscaling": {"prometheusAddress": "http://prometheus.monitoring.svc:9090"}, **extra}
     named = [{"name": name, **one, **({"namespace": namespace} if namespace else {})} for name, one in zip(given, served, strict=False)]
     if bad is not None:
         named[0]["name"] = bad
@@ -213,6 +236,11 @@ def build_environment(  # noqa: PLR0913, PLR0917 (the parts of an environment)
     if where == "existing":
         return {**existing_cluster(*named), **extra}
     return {**existing_cluster(*(on_existing_nodes(one, by_type=where.endswith("type")) for one in named), autoMode=False), **extra}
+
+
+def without_number(one: dict[str, Any], one_number: bool) -> dict[str, Any]:  # noqa: FBT001
+    """The role without replicas where it is scaled, as long as `one_number` says so."""
+    return {k: v for k, v in one.items() if k != "replicas"} if one_number and "autoscaling" in one else one
 
 
 def on_existing_nodes(one: dict[str, Any], *, by_type: bool) -> dict[str, Any]:

@@ -56,6 +56,7 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 SKIP_AWAIT = "pulumi.com/skipAwait"
 WAIT_FOR = "pulumi.com/waitFor"
 TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
+PATCH_FORCE = "pulumi.com/patchForce"
 
 # load balancer controller of Auto Mode
 NLB = "service.beta.kubernetes.io/aws-load-balancer-"

@@ -28,6 +28,9 @@ LWS_CHART = Pin(
 
 LWS_MINIMUM_KUBERNETES = (1, 34)
 
+KEDA_CHART = Pin("2.21.1", "https://kedacore.github.io/charts/keda", "kedacore/charts: release v2.21.1 of 2026-11-16", "2026-11-30")
+"""KEDA's chart, whose version is also that of its images: the repository and the chart's name."""
+
 NEWEST_KUBERNETES = (1, 37)
 """Named in the EKS release note of 2026-10-01."""
 
@@ -50,3 +53,9 @@ DEFAULT_ENGINE = "vllm-0.33.0-efa"
 def lws_image(version: str) -> str:
     """The LeaderWorkerSet controller's image, which the chart of a release names."""
     return f"registry.k8s.io/lws/lws:v{version}"
+
+
+def keda_images(version: str) -> dict[str, str]:
+    """KEDA's images by their key in the chart's values, which the chart of a release names (kedacore/charts: keda/README.md)."""
+    names = {"keda": "keda", "metricsApiServer": "keda-metrics-apiserver", "webhooks": "keda-admission-webhooks"}
+    return {key: f"ghcr.io/kedacore/{name}:{version}" for key, name in names.items()}

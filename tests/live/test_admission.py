@@ -18,6 +18,7 @@ from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, layout, model
 from generator import Generator
 from hypothesis import HealthCheck, assume, given, settings
+from live.keda import install_crds
 from live.workloads import objects_of
 
 from bench.cluster import Cluster, KubectlError
@@ -40,6 +41,8 @@ def try_all(cluster: Cluster, layouts: list[Layout]) -> Counter[str]:
     """Make the namespaces, then try every object without keeping it; equal ones once. Kinds with how many of each were tried."""
     rendered = [o for wanted in layouts for o in objects_of(wanted)]
     objects = [json.loads(text) for text in dict.fromkeys(json.dumps(o, sort_keys=True) for o in rendered)]
+    if any(o["kind"] == "ScaledObject" for o in objects):
+        install_crds(cluster)
     cluster.apply({o["metadata"]["name"]: o for o in objects if o["kind"] == "Namespace"}.values())
     said = cluster.apply(objects, DRY).splitlines()
     assert len(said) == len(objects)
@@ -105,7 +108,7 @@ def test_random_specs_are_accepted(cluster: Cluster) -> None:
     before = validations(cluster)
     kinds = try_all(cluster, layouts)
     assert validations(cluster) - before == kinds["LeaderWorkerSet"] > SPECS / 2
-    assert min(kinds[k] for k in ("NetworkPolicy", "Service", "Job")) > SPECS / 20
+    assert min(kinds[k] for k in ("NetworkPolicy", "Service", "Job", "ScaledObject")) > SPECS / 20
     owners = pod_owners(layouts)
     assert len(cluster.apply(owners, DRY).splitlines()) == len(owners) > SPECS / 2
 

@@ -24,10 +24,11 @@ LAYERS: dict[str, set[str]] = {
     "catalog": FORM,
     "schemas": FORM,
     "planning": FORM | {"planning"},
+    "lookups": FORM | {"planning", "lookups"},
     "manifests": FORM | {"planning", "manifests"},
-    "resources": FORM | {"planning", "manifests", "resources"},
+    "resources": FORM | {"planning", "lookups", "manifests", "resources"},
     "preview": FORM | {"planning", "manifests", "resources", "preview"},
-    "cli": FORM | {"schemas", "planning", "manifests", "resources", "preview", "cli", ""},
+    "cli": FORM | {"schemas", "planning", "lookups", "manifests", "resources", "preview", "cli", ""},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..errors import Level, has_errors
+from ..errors import Level, has_errors, sort_findings
 from ..planning.evaluation import evaluate_file
 from .common import emit, find_input, on_terminal, terminal_width
+from .look_up import LookUp, looked_up
 from .plan import FailOn
 
 
@@ -25,10 +26,12 @@ def check(
     stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
     output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
+    look_up: LookUp = False,
 ) -> int:
     """Check a stack or environment by the rules alone; Pulumi is not loaded."""
     given = find_input(stack)
-    findings = evaluate_file(given.file, given.base).findings
+    found = evaluate_file(given.file, given.base)
+    findings = sort_findings([*found.findings, *looked_up(found.layout, given.file)]) if look_up else found.findings
     if output_format is CheckFormat.JSON:
         emit(json.dumps({"version": 1, "checks": [f.as_dict() for f in findings]}, indent=2, ensure_ascii=False, default=str), None)
     elif on_terminal():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import Level, ToolError
+from ..errors import Level, ToolError, sort_findings
 from ..spec.stack_file import find_project
 from .common import emit, find_input, on_terminal, terminal_width
+from .look_up import LookUp, looked_up
 
 
 class PlanFormat(StrEnum):
@@ -27,12 +29,13 @@ class FailOn(StrEnum):
     WARNING = "warning"
 
 
-def plan(
+def plan(  # noqa: PLR0913, PLR0917 (one argument an option)
     stack: Annotated[str | None, typer.Argument(help="Name of a stack of this project.", show_default=False)] = None,
     all_stacks: Annotated[bool, typer.Option("--all", help="All stacks of this project.")] = False,
     output_format: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TEXT,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead.", show_default=False)] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
+    look_up: LookUp = False,
 ) -> int:
     """Record the stack's whole program offline: resources, placement, cost and checks."""
     from ..preview.plan import fails, make_plan, make_plans  # noqa: PLC0415
@@ -43,12 +46,14 @@ def plan(
         given = find_input(stack)
         if given.project is None or given.file.bare:
             raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
-        plans = [make_plan(given.project, given.file)]
+        project, plans = given.project, [make_plan(given.project, given.file)]
     else:
         project = find_project(Path.cwd())
         if not project.stacks():
             raise ToolError("this project has no stack files")
         plans = make_plans(project, project.stacks())
+    if look_up:
+        plans = [replace(p, findings=sort_findings([*p.findings, *looked_up(p.layout, project.stack_file(p.stack))])) for p in plans]
     if output_format is PlanFormat.JSON:
         from ..preview.output.json import render_json  # noqa: PLC0415
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import labels
-from ..pins import lws_image
+from ..pins import keda_images, lws_image
 from ..planning.shapes import Layout
 from ..planning.sources import located
 from ..spec import EnvironmentSpec
+from .autoscaling import build_keda_base, build_scaled_objects, installs_keda, keda_chart
 from .gateway import build_load_balancer, router_chart
 from .lws import build_lws_base, lws_chart
 from .mirror import build_mirror_job
@@ -28,11 +29,13 @@ def build_all(layout: Layout) -> list[dict[str, Any]]:
     objects += [build_node_class(c, identity, layout.settings) for c in layout.node_classes]
     objects += [build_node_pool(p, layout.settings) for p in layout.pools]
     objects += build_lws_base(spec.lws)
+    objects += [build_keda_base(spec.autoscaling)] if installs_keda(spec.autoscaling, layout.groups) else []
     for served in layout.served:
         groups = layout.groups_of(served)
         objects += [build_namespace(served, groups), *build_model_base(served, spec)]
         objects += [build_mirror_job(served)] if served.spec.weights.mirror else []
         objects += build_model_workloads(groups)
+        objects += build_scaled_objects(groups, spec.autoscaling)
         objects += [build_load_balancer(served, groups, spec)] if served.spec.gateway.enabled else []
     return objects + build_observability(layout)
 
@@ -49,6 +52,8 @@ def images(layout: Layout) -> list[str]:
         found.add(located(lws_image(layout.spec.lws.version), layout.spec.image_sources))
     if layout.spec.observability.dcgm_exporter == "chart":
         found.add(exporter_image(layout.spec))
+    if installs_keda(layout.spec.autoscaling, layout.groups):
+        found |= {located(i, layout.spec.image_sources) for i in keda_images(layout.spec.autoscaling.version).values()}
     for served in layout.served:
         if served.spec.gateway.enabled:
             parts = served.router.images
@@ -60,6 +65,7 @@ def charts(layout: Layout) -> list[str]:
     """Charts that are installed, with version, from where they are read; sorted."""
     spec = layout.spec
     found = {lws_chart(spec.lws, spec.image_sources)} if spec.lws.install == "chart" else set()
+    found |= {keda_chart(spec.autoscaling, spec.image_sources)} if installs_keda(spec.autoscaling, layout.groups) else set()
     found |= {router_chart(s, spec) for s in layout.served if s.spec.gateway.enabled}
     found |= {exporter_chart(spec)} if spec.observability.dcgm_exporter == "chart" else set()
     return sorted(f"{chart}:{version}" if version else chart for chart, version in found)

@@ -10,6 +10,7 @@ import yaml
 
 from .. import labels
 from ..planning.addresses import makes_network, vpc_cidrs
+from ..planning.autoscaling import counts_tokens
 from ..planning.gateway import container_sizes, idle_seconds
 from ..planning.shapes import API_PORT, Group, Served
 from ..spec import EnvironmentSpec
@@ -55,7 +56,7 @@ def router_values(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
     sizes = container_sizes(served, groups)
     repository, tag = served.located(served.router.images.endpoint_picker.reference).rsplit(":", 1)
     registry, name = repository.rsplit("/", 1)
-    picker, envoy = _text(picker_config(served)), _text(envoy_config(idle_seconds(served)))
+    picker, envoy = _text(picker_config(served, counts_tokens=any(map(counts_tokens, groups)))), _text(envoy_config(idle_seconds(served)))
     return {
         "router": {
             "modelServers": {

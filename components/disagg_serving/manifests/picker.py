@@ -11,6 +11,8 @@ from ..spec import PluginSpec
 PREFILL, DECODE, SINGLE = "prefill", "decode", "default"
 """Names of scheduling profiles; the disaggregated profile handler expects the first two."""
 PREFIX = "approx-prefix-cache-producer"
+IN_FLIGHT = "inflight-load-producer"
+"""It publishes the tokens in flight, which a role may be scaled on."""
 PICKER = "max-score-picker"
 ROLE_FILTERS = {PREFILL: "prefill-filter", DECODE: "decode-filter"}
 HANDLERS = {True: "disagg-profile-handler", False: "single-profile-handler"}
@@ -40,16 +42,18 @@ def profiles(served: Served) -> dict[str, list[PluginSpec]]:
     return {PREFILL: routing.prefill or DEFAULTS[PREFILL], DECODE: routing.decode or DEFAULTS[DECODE]}
 
 
-def picker_config(served: Served) -> dict[str, Any]:
+def picker_config(served: Served, *, counts_tokens: bool = False) -> dict[str, Any]:
     """EndpointPickerConfig of one model.
 
     With prefill and decode every request is split by default, as long as a prefill pod is ready: the sidecar then replaces KV-transfer
-    fields that a client sends.
+    fields that a client sends. `counts_tokens` makes it publish tokens in flight.
     """
     listed = _Plugins(served)
     if not any(p.type == PREFIX for plugins in profiles(served).values() for p in plugins):
         # prefixes longer than the context never match
         listed.add(PREFIX, {"maxPrefixTokensToMatch": served.max_model_len})
+    if counts_tokens:
+        listed.add(IN_FLIGHT, {})
     if served.spec.disaggregated:
         listed.add(HANDLERS[True], {"deciders": {"prefill": listed.add(*decider(served))}})
     else:

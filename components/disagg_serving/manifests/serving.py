@@ -99,15 +99,18 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
     if group.size > 1:
         template = {"leaderTemplate": build_pod_template(group, worker=False), **template}
     metadata = managed(group.name, group.served)
+    # a number that an autoscaler or a person has set is ours again when the stack file states one; without this `up` fails on a conflict
+    metadata["annotations"] = {labels.PATCH_FORCE: "true"}
     seconds = group.served.spec.wait_for_ready_seconds
     if seconds is not None:
-        metadata["annotations"] = {labels.WAIT_FOR: "condition=Available", labels.TIMEOUT_SECONDS: str(seconds)}
+        metadata["annotations"] |= {labels.WAIT_FOR: "condition=Available", labels.TIMEOUT_SECONDS: str(seconds)}
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
         "metadata": metadata,
         "spec": {
-            "replicas": group.spec.replicas,
+            # KEDA's HorizontalPodAutoscaler owns the number of a scaled role
+            **({} if group.spec.autoscaling else {"replicas": group.replicas}),
             # LeaderReady would deadlock: a leader is ready only after its workers have joined
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}},

@@ -11,6 +11,8 @@ from .rules import Stage, rules
 
 def accept(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Finding]:
     """The findings, those of accepted rules as warnings with the reason."""
+    if not reasons:
+        return list(findings)
     firm = {r.id for r in rules() if r.firm}
 
     def lowered(finding: Finding) -> Finding:
@@ -23,8 +25,10 @@ def accept(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Find
 
 def unused_acceptances(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Finding]:
     """What is accepted and not there: a reason that has served its purpose hides the next error of its kind."""
+    if not reasons:
+        return []
     found = {f.id for f in findings if f.accepted}
-    known = {r.id for r in rules() if r.stage is not Stage.OBJECTS}
+    known = {r.id for r in rules() if r.stage in {Stage.FORM, Stage.LAYOUT}}  # the others may not have been asked
     return [
         Finding("accepted", Level.INFO, f"accept.{rule_id}", "accepts nothing: no error of this rule is there", None, "", "remove it")
         for rule_id in reasons

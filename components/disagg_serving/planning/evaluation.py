@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..catalog import Catalog, load_catalog
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
@@ -15,6 +15,9 @@ from .acceptance import accept, unused_acceptances
 from .layout import build_layout, resolve
 from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
 from .shapes import Layout
+
+if TYPE_CHECKING:
+    from .looked_up import LookedUp
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,12 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
     findings += accept(run_stage(subject.with_layout(layout), Stage.LAYOUT), spec.accept)
     findings += unused_acceptances(findings, spec.accept)
     return Evaluation(sort_findings(findings), spec, layout)
+
+
+def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
+    """What the rules say about the answers of AWS, beside what they have said about the layout itself."""
+    subject = Subject(layout.spec, Catalog(), list(layout.served), layout=layout, looked_up=facts)
+    return accept(run_stage(subject, Stage.LOOK_UP), layout.spec.accept)
 
 
 def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Finding]:

@@ -80,7 +80,7 @@ def forecast_of(layout: Layout, served: Served) -> dict[str, Any] | None:
 
 
 def _side(group: Group) -> Side:
-    return Side(group.spec.replicas, world_size(group.spec))
+    return Side(group.replicas, world_size(group.spec))
 
 
 def _rates(prefill: Group, decode: Group, workload: Workload) -> Rates | None:
@@ -113,7 +113,7 @@ def _transfer(prefill: Group, decode: Group, workload: Workload, wanted: float) 
     shards = 1 if facts.mla is not None else min(prefill.spec.tensor_parallel, facts.kv_heads)
     copies = mla_copies(tp) if facts.mla is not None else head_copies(facts.kv_heads, tp)
     kv = kv_bytes(workload, found.kv_bytes_per_token_per_gpu * shards, copies)
-    ends = [Endpoint(g.instance, g.spec.replicas, world_size(g.spec)) for g in (prefill, decode)]
+    ends = [Endpoint(g.instance, g.replicas, world_size(g.spec)) for g in (prefill, decode)]
     return kv_transfer(kv, ends[0], ends[1], wanted, efa_in_pods=prefill.uses_efa and decode.uses_efa)
 
 
@@ -122,9 +122,9 @@ def _hourly(groups: Sequence[Group]) -> float | None:
     prices = [(g, g.instance.on_demand) for g in groups]
     if any(price is None for _, price in prices):
         return None
-    return sum(p.usd_per_hour * world_size(g.spec) * g.spec.replicas / g.instance.gpu.count for g, p in prices if p is not None)
+    return sum(p.usd_per_hour * world_size(g.spec) * g.replicas / g.instance.gpu.count for g, p in prices if p is not None)
 
 
 def _nodes(groups: Sequence[Group]) -> int:
     """Nodes that both roles together need, each by itself."""
-    return sum(-(-world_size(g.spec) * g.spec.replicas // g.instance.gpu.count) for g in groups)
+    return sum(-(-world_size(g.spec) * g.replicas // g.instance.gpu.count) for g in groups)

@@ -33,7 +33,7 @@ def idle_seconds(served: Served) -> int:
 
 def container_sizes(served: Served, groups: Sequence[Group]) -> Sizes:
     """Picker and Envoy by the number of engines behind them, or as given. Memory is limited to what is requested."""
-    cpus = 1 + sum(g.spec.replicas for g in groups) // ENGINES_A_CPU
+    cpus = 1 + sum(g.spec.most_replicas for g in groups) // ENGINES_A_CPU
     picker, proxy = served.spec.gateway.picker, served.spec.gateway.proxy
     return Sizes(
         picker=_resources(picker.cpu or cpus, picker.memory_gib or 2 * cpus),

@@ -11,6 +11,7 @@ from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
 from ..spec.serving import RoleName
 from ..yaml_io import inside
+from .autoscaling import scaled_out
 from .placement import by_pool, pack
 from .shapes import Layout, Served, build_group, build_node_classes, build_pools
 
@@ -53,7 +54,7 @@ def build_layout(spec: EnvironmentSpec, served: list[Served]) -> Layout:
     groups = [build_group(s, name, role, zone, pools_made=spec.makes_pools) for s in served for name, role in s.spec.roles.items()]
     if not spec.makes_pools:
         return Layout(spec, served, groups, [], [], spec.node_pools)
-    needed = {pool: len(pack(members)) for pool, members in by_pool(groups).items()}
+    needed = {pool: len(pack(members)) for pool, members in by_pool(scaled_out(groups)).items()}
     return Layout(spec, served, groups, build_pools(groups, zone or "", needed), build_node_classes(groups), spec.node_pools)
 
 

@@ -149,6 +149,7 @@ class Group:
     instance: Instance
     name: str
     size: int
+    replicas: int
     engine_requests: Requests
     sidecar_requests: Requests
     shm_gib: int
@@ -184,7 +185,7 @@ class Group:
 
     def pods(self) -> list[tuple[str, ...]]:
         """Pod names, one tuple a group, the leader first, as the LWS controller gives them."""
-        return [(f"{self.name}-{g}", *(f"{self.name}-{g}-{w}" for w in range(1, self.size))) for g in range(self.spec.replicas)]
+        return [(f"{self.name}-{g}", *(f"{self.name}-{g}-{w}" for w in range(1, self.size))) for g in range(self.replicas)]
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,7 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
         instance=instance,
         name=set_name,
         size=size,
+        replicas=role.least_replicas,
         engine_requests=engine,
         sidecar_requests=sidecar,
         shm_gib=role.shm_gib or (SHM_GIB if gpus <= SMALL_POD_GPUS else LARGE_SHM_GIB),

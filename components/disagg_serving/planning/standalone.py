@@ -14,6 +14,7 @@ from .rules import Subject, rules
 
 _GIVEN = {"kubeconfig": "given", "nodeRole": "given", "securityGroupIds": ["sg-0"]}
 """What the component gets as inputs of its own; the checks only want to know that it is there."""
+_SCALED = {"prometheusAddress": "http://given"}
 _BY_NAME = {"name": "given"}
 
 
@@ -68,5 +69,7 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
         environment["network"]["gpuZone"] = zone
     if settings is not None:
         environment["nodePools"] = dict(settings)
+    if rest is None or "autoscaling" not in rest:
+        environment["autoscaling"] = _SCALED
     environment |= rest or {}
     return evaluate(environment, base)

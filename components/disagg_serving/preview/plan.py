@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import Finding, Level, SpecError, ToolError, sort_findings
 from ..planning.acceptance import accept
+from ..planning.autoscaling import at_most, pace, ready_seconds, scaled, signals
 from ..planning.cost import cost_of
 from ..planning.evaluation import evaluate_file
 from ..planning.forecast import forecast_of
@@ -21,6 +22,7 @@ from .graph import Graph, declared
 from .topology import topology_of
 
 VERSION = 1
+NO_SCALING: dict[str, Any] = {"roles": [], "atMost": None}
 NO_COST: dict[str, Any] = {"currency": "USD", "perHour": 0, "perMonth": 0, "asOf": None, "complete": True, "lines": [], "roles": []}
 
 
@@ -43,9 +45,10 @@ class Plan:
             "resources": [r.as_dict() for r in self.graph.resources.values()],
             "checks": [f.as_dict() for f in self.findings],
             "capacity": capacities(self.layout) if self.layout else [],
-            "forecast": [f for s in self.layout.served if (f := forecast_of(self.layout, s))] if self.layout else [],
+            "forecast": [f for s in self.layout.served if (f := forecast_of(at_most(self.layout), s))] if self.layout else [],
             "placement": placement_of(self.layout) if self.layout else [],
             "cost": cost_of(self.layout) if self.layout else NO_COST,
+            "autoscaling": scaling_of(self.layout) if self.layout else NO_SCALING,
             "changes": [],
             "topology": topology_of(self.layout) if self.layout else "",
         }
@@ -70,6 +73,28 @@ def placement_of(layout: Layout) -> list[dict[str, Any]]:
 def _unplaced(groups: Sequence[Group], nodes: Sequence[Node]) -> dict[str, Any]:
     left = {pod for g in groups for names in g.pods() for pod in names} - {pod for n in nodes for pod in n.pods}
     return {"unplaced": sorted(left)} if left else {}
+
+
+def scaling_of(layout: Layout) -> dict[str, Any]:
+    """Bounds, signals and pace of scaled roles, and the placement and cost of all roles at their most; `placement` and `cost` are at their least."""
+    groups = scaled(layout.groups)
+    if not groups:
+        return NO_SCALING
+    full = at_most(layout)
+    roles = [
+        {
+            "model": g.served.spec.name,
+            "role": g.role,
+            "minReplicaCount": g.spec.least_replicas,
+            "maxReplicaCount": g.spec.most_replicas,
+            "signals": [{"name": s.name, "threshold": s.threshold} for s in signals(g)],
+            "readySeconds": ready_seconds(g),
+            "scaleUpPeriodSeconds": pace(g).up_period,
+            "scaleDownWindowSeconds": pace(g).down_window,
+        }
+        for g in groups
+    ]
+    return {"roles": roles, "atMost": {"placement": placement_of(full), "cost": cost_of(full)}}
 
 
 def make_plan(project: Project, file: StackFile) -> Plan:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from .autoscaling import Autoscaling, AutoscalingArgs
 from .cluster import Cluster, ClusterArgs
 from .environment import Environment, EnvironmentArgs
 from .gateway import Gateway, GatewayArgs
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from .network import Network, NetworkArgs
 
 __all__ = [
+    "Autoscaling",
+    "AutoscalingArgs",
     "Cluster",
     "ClusterArgs",
     "Environment",

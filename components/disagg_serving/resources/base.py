@@ -51,11 +51,13 @@ def declare(
     parent: pulumi.Resource,
     depends_on: Iterable[pulumi.Resource] = (),
     delete_timeout: str | None = None,
+    ignore_changes: list[str] | None = None,
 ) -> list[KubernetesObject]:
     """Declare objects of the component `parent`, which is called `owner`, each after `depends_on`."""
     after = list(depends_on)
     timeouts = pulumi.CustomTimeouts(delete=delete_timeout) if delete_timeout else None
-    return [KubernetesObject(owner, m, pulumi.ResourceOptions(parent=parent, depends_on=after, custom_timeouts=timeouts)) for m in manifests]
+    opts = pulumi.ResourceOptions(parent=parent, depends_on=after, custom_timeouts=timeouts, ignore_changes=ignore_changes)
+    return [KubernetesObject(owner, m, opts) for m in manifests]
 
 
 def project_folder() -> Path:
@@ -107,6 +109,10 @@ def checked(evaluation: Evaluation) -> Layout:
         watch.append(evaluation)
         if evaluation.layout is not None:
             return evaluation.layout
+    elif evaluation.spec is not None and evaluation.spec.look_ups:
+        from .look_ups import looked_up  # noqa: PLC0415 (off in most stacks)
+
+        evaluation = looked_up(evaluation)
     for finding in evaluation.findings:
         if finding.level is Level.WARNING:
             pulumi.log.warn(finding.sentence())
@@ -125,7 +131,7 @@ def checked_model(given: Mapping[str, Any]) -> Layout:
         catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
         auto_mode=given.get("auto_mode", True),
         by_name=True,
-        rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources") if key in given},
+        rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
     )
     return checked(evaluation)
 

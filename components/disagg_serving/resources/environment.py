@@ -5,12 +5,15 @@ from typing import Any
 
 import pulumi
 
+from ..manifests.autoscaling import installs_keda
 from ..manifests.bundle import makes_policy_controller
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.serving import Secrets
+from ..planning.autoscaling import scaled
 from ..planning.evaluation import evaluate
 from ..planning.report import capacities
 from ..planning.shapes import Layout, Served
+from .autoscaling import Autoscaling
 from .base import KubernetesObject, checked, plain, project_folder, take
 from .cluster import Cluster
 from .gateway import Gateway
@@ -32,7 +35,7 @@ class EnvironmentArgs(EnvironmentSpecArgs, total=False):
 
 
 class Environment(pulumi.ComponentResource):
-    """Everything that one stack file describes; see its parts: Network, Cluster, NodePools, Lws, Weights, ModelServing, Gateway, Observability."""
+    """What one stack file describes: Network, Cluster, NodePools, Lws, Weights, ModelServing, Gateway, Autoscaling, Observability."""
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
@@ -71,7 +74,11 @@ class Environment(pulumi.ComponentResource):
         pools = self._pools(name, layout, pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=ready)))
         adopts_crds, makes_policies = spec.lws.install == "chart", makes_policy_controller(spec)
         # the one provider that takes over what is there: CRDs of an earlier installation, and a ConfigMap that EKS may have made
-        adopting = self.cluster.kubernetes_provider(f"{name}-adopting", upsert=True) if adopts_crds or makes_policies else None
+        adopting = (
+            self.cluster.kubernetes_provider(f"{name}-adopting", upsert=True)
+            if adopts_crds or makes_policies or installs_keda(spec.autoscaling, layout.groups)
+            else None
+        )
         lws = Lws(
             name,
             {
@@ -99,6 +106,9 @@ class Environment(pulumi.ComponentResource):
         if spec.observability.makes_anything:
             watched = pulumi.ResourceOptions(depends_on=[*ready, *self.models.values()])
             Observability.of_layout(name, layout, pulumi.ResourceOptions.merge(in_cluster, watched))
+        if scaled(layout.groups):
+            keda = pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=ready))
+            Autoscaling.of_layout(name, layout, adopting, self.models, keda)
         self.outputs: dict[str, Any] = {
             "kubeconfig": self.cluster.kubeconfig,
             "clusterName": self.cluster.cluster_name,

@@ -8,6 +8,7 @@ import pulumi
 from ..manifests.mirror import build_mirror_job
 from ..manifests.names import service_name
 from ..manifests.serving import Secrets, build_model_base, build_model_workloads, build_namespace
+from ..planning.autoscaling import scaled
 from ..planning.shapes import Layout, Served
 from .base import checked_model, declare, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
@@ -85,10 +86,17 @@ class ModelServing(pulumi.ComponentResource):
         if model.weights.mirror:
             # the copy takes an hour or more, in which GPU nodes would stand idle
             before += declare(name, [build_mirror_job(served)], self, before)
-        declare(name, build_model_workloads(groups), self, before)
+        workloads, handed_over = build_model_workloads(groups), {g.name for g in scaled(groups)}
+        declare(name, [w for w in workloads if not _is_set_of(w, handed_over)], self, before)
+        # a number that stood in the last program's manifest would otherwise be withdrawn, and the API server's default of 1 take its place
+        declare(name, [w for w in workloads if _is_set_of(w, handed_over)], self, before, ignore_changes=["spec.replicas"])
         if model.wait_for_ready_seconds is None:
             sets, space = ", ".join(g.name for g in groups), model.kubernetes_namespace
             pulumi.log.info(f"not waiting until {sets} have loaded; see `kubectl get lws -n {space}`", self)
         self.namespace = pulumi.Output.from_input(model.kubernetes_namespace)
         self.service_names = pulumi.Output.from_input([service_name(g) for g in groups])
         self.register_outputs({"namespace": self.namespace, "serviceNames": self.service_names})
+
+
+def _is_set_of(manifest: Mapping[str, Any], names: set[str]) -> bool:
+    return manifest["kind"] == "LeaderWorkerSet" and manifest["metadata"]["name"] in names

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, Required, TypedDict
 
 __all__ = [
+    "AutoscalingSpecArgs",
     "CalibrationSpecArgs",
     "CapacitySpecArgs",
     "ClusterSpecArgs",
@@ -25,6 +26,7 @@ __all__ = [
     "ObservabilitySpecArgs",
     "PluginSpecArgs",
     "RateSpecArgs",
+    "RoleAutoscalingSpecArgs",
     "RoleSpecArgs",
     "RouterSpecArgs",
     "RoutingSpecArgs",
@@ -238,6 +240,25 @@ class RouterSpecArgs(TypedDict):
     """Chart source: an OCI reference or a local folder or archive. Default: the catalogue's."""
 
 
+class AutoscalingSpecArgs(TypedDict):
+    """KEDA, which is installed when a role has `autoscaling`, and the Prometheus that it asks."""
+
+    install: NotRequired[str]
+    """chart: install it; existing: the cluster already runs it, nothing is installed. Default: chart."""
+
+    chart: NotRequired[str]
+    """Chart source: a repository's address with the chart's name, an OCI reference, or a local folder or archive. Default: https://kedacore.github.io/charts/keda."""
+
+    version: NotRequired[str]
+    """Chart version, exact; not used for a local folder. Default: 2.21.1."""
+
+    namespace: NotRequired[str]
+    """Namespace of KEDA. Default: keda."""
+
+    prometheus_address: NotRequired[str]
+    """Prometheus, as KEDA reaches it: http://prometheus-operated.monitoring.svc:9090. It scrapes engines and routers with the labels namespace and pod, as PodMonitors do. Required when a role has autoscaling. Default: none."""
+
+
 class NetworkPolicySpecArgs(TypedDict):
     """NetworkPolicies of the models' namespaces: default deny, and what serving needs."""
 
@@ -293,6 +314,31 @@ class SpeculativeSpecArgs(TypedDict):
 
     num_speculative_tokens: Required[int]
     """Tokens guessed ahead."""
+
+
+class RoleAutoscalingSpecArgs(TypedDict):
+    """Between which bounds KEDA scales a role, and on what. Each threshold is what one engine may carry before another one is wanted."""
+
+    min_replica_count: NotRequired[int]
+    """Least engines, as in KEDA; 0 is refused, since a model takes many minutes to load. Default: 1."""
+
+    max_replica_count: Required[int]
+    """Most engines, as in KEDA. Nodes, quota and reservations have to hold them: pools are bounded by it, and more is refused."""
+
+    backlog_seconds: NotRequired[float]
+    """Seconds of prompts that wait or run in an engine: tokens in flight by the router's count, over the measured rate. Only with measuredRates and a gateway, and not on decode. Default: 1.5 there, else waitingRequests."""
+
+    waiting_requests: NotRequired[float]
+    """Requests that wait in an engine's queue, mean of two minutes. Default: 4 on prefill and server without measuredRates."""
+
+    kv_cache_usage: NotRequired[float]
+    """Share of an engine's KV cache in use. Default: 0.8 on decode and server; not on prefill, which hands its KV on."""
+
+    scale_up_period_seconds: NotRequired[int]
+    """Seconds between two engines that are added. Default: what the model takes to load at the slow end, at most 1800."""
+
+    scale_down_window_seconds: NotRequired[int]
+    """Seconds for which fewer engines must have sufficed before one is removed. Default: the model's start-up budget, at most 3600."""
 
 
 class CapacitySpecArgs(TypedDict):
@@ -358,6 +404,9 @@ class RoleSpecArgs(TypedDict):
 
     replicas: NotRequired[int]
     """Engines (LeaderWorkerSet groups). Default: 1."""
+
+    autoscaling: NotRequired[RoleAutoscalingSpecArgs]
+    """Let KEDA choose the number of engines by load, instead of replicas. Default: off."""
 
     tensor_parallel: NotRequired[int]
     """GPUs that share each layer. Default: 1."""
@@ -641,6 +690,12 @@ class EnvironmentSpecArgs(TypedDict):
 
     router: NotRequired[RouterSpecArgs]
     """The router behind the gateways. Default: llm-d's, by its chart."""
+
+    autoscaling: NotRequired[AutoscalingSpecArgs]
+    """KEDA and its Prometheus, for roles with autoscaling. Default: as documented there."""
+
+    look_ups: NotRequired[bool]
+    """Whether `pulumi preview` and `up` ask AWS for quota, offerings, reservations and prices, as `disagg check --look-up` does. It changes no resource; without credentials or rights it only warns. Default: false."""
 
     network_policy: NotRequired[NetworkPolicySpecArgs]
     """Who may talk to whom. Default: what serving needs, and nothing else."""

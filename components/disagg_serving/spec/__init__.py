@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .autoscaling import AutoscalingSpec, RoleAutoscalingSpec
 from .cluster import ClusterSpec, EndpointSpec, ExistingClusterSpec
 from .environment import EnvironmentSpec
 from .gateway import DnsSpec, GatewaySpec, PluginSpec, RouterSpec, RoutingSpec, SizeSpec
@@ -22,6 +23,7 @@ from .serving import (
 from .weights import S3WeightsSpec, WeightsSpec
 
 __all__ = [
+    "AutoscalingSpec",
     "CalibrationSpec",
     "CapacitySpec",
     "ClusterSpec",
@@ -40,6 +42,7 @@ __all__ = [
     "ObservabilitySpec",
     "PluginSpec",
     "RateSpec",
+    "RoleAutoscalingSpec",
     "RoleSpec",
     "RouterSpec",
     "RoutingSpec",

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ..pins import KUBERNETES
+from .autoscaling import AutoscalingSpec
 from .base import Name, Spec, Text
 from .cluster import ClusterSpec, ExistingClusterSpec
 from .gateway import RouterSpec
@@ -36,6 +37,14 @@ class EnvironmentSpec(Spec):
     node_pools: NodePoolsSpec = Field(default={}, validate_default=True, description="How GPU nodes live. Default: as documented there.")
     lws: LwsSpec = Field(default={}, validate_default=True, description="The LeaderWorkerSet controller. Default: installed by its chart.")
     router: RouterSpec = Field(default={}, validate_default=True, description="The router behind the gateways. Default: llm-d's, by its chart.")
+    autoscaling: AutoscalingSpec = Field(
+        default={}, validate_default=True, description="KEDA and its Prometheus, for roles with autoscaling. Default: as documented there."
+    )
+    look_ups: bool = Field(
+        False,
+        description="Whether `pulumi preview` and `up` ask AWS for quota, offerings, reservations and prices, as `disagg check --look-up` does. It "
+        "changes no resource; without credentials or rights it only warns. Default: false.",
+    )
     network_policy: NetworkPolicySpec = Field(
         default={}, validate_default=True, description="Who may talk to whom. Default: what serving needs, and nothing else."
     )

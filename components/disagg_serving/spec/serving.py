@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from ..pins import DEFAULT_ENGINE
+from .autoscaling import RoleAutoscalingSpec
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
 from .gateway import GatewaySpec
 from .measured import CalibrationSpec, RateSpec
@@ -52,6 +53,9 @@ class RoleSpec(Spec):
 
     instance_type: Text = Field(..., description="A catalogue id such as p5.48xlarge; exact, since the family p5 also holds p5.4xlarge with one GPU.")
     replicas: Annotated[AtLeastOne, Field(le=1000)] = Field(1, description="Engines (LeaderWorkerSet groups). Default: 1.")
+    autoscaling: RoleAutoscalingSpec | None = Field(
+        None, description="Let KEDA choose the number of engines by load, instead of replicas. Default: off."
+    )
     tensor_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(1, description="GPUs that share each layer. Default: 1.")
     pipeline_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(
         1, description="Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."
@@ -92,6 +96,16 @@ class RoleSpec(Spec):
         {}, description="Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."
     )
     tolerations: list[TolerationSpec] = Field([], description="Taints of those nodes that the pods accept. Default: none.")
+
+    @property
+    def least_replicas(self) -> int:
+        """Engines that always run."""
+        return self.autoscaling.min_replica_count if self.autoscaling else self.replicas
+
+    @property
+    def most_replicas(self) -> int:
+        """Engines that capacity, addresses and names have to suffice for."""
+        return self.autoscaling.max_replica_count if self.autoscaling else self.replicas
 
 
 class SpeculativeSpec(Spec):

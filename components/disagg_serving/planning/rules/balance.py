@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import Level
+from ..autoscaling import at_most
 from ..balance import BalanceError, advice
 from ..forecast import situation_of
+from ..shapes import Served
 from .registry import Fault, Stage, Subject, rule
 
 BUSY = 0.7
@@ -19,7 +21,7 @@ def load(s: Subject) -> Iterator[Fault]:
     for served in s.served if s.layout else ():
         path, wanted = f"{served.path}.workload", served.spec.workload
         try:
-            known = situation_of(s.layout, served) if s.layout else None
+            known = situation_of(at_most(s.layout), served) if s.layout else None
         except BalanceError as problem:
             yield Fault(
                 f"{served.path}.prefill.measuredRates", f"cannot be used: {problem}", None, "a rate at about this prompt length", "measure one"
@@ -31,7 +33,7 @@ def load(s: Subject) -> Iterator[Fault]:
             if share > BUSY:
                 message = f"keeps {role} busy {share:.0%} of the time"
                 most = wanted.requests_per_second * BUSY / share
-                yield Fault(path, message, wanted.requests_per_second, f"at most {most:.3g} requests/s here", f"raise {role}.replicas")
+                yield Fault(path, message, wanted.requests_per_second, f"at most {most:.3g} requests/s here", f"raise {_number(served, role)}")
         for note in advice(known).notes:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 
@@ -41,8 +43,13 @@ def aggregated_better(s: Subject) -> Iterator[Fault]:
     """Where public runs speak for one role that does both, the plan says so: a split buys steady answers, not throughput."""
     for served in s.served if s.layout else ():
         try:
-            known = situation_of(s.layout, served) if s.layout else None
+            known = situation_of(at_most(s.layout), served) if s.layout else None
         except BalanceError:
             continue
         if known is not None and (found := advice(known)).better == "aggregated":
             yield Fault(served.path, str(found), None, "server, or prefill and decode", "")
+
+
+def _number(served: Served, role: str) -> str:
+    scales = any(n == role and r.autoscaling for n, r in served.spec.roles.items())
+    return f"{role}.autoscaling.maxReplicaCount" if scales else f"{role}.replicas"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ... import labels
 from ...errors import Level
+from ..autoscaling import scaled_out
 from ..cost import OLD_DAYS, cost_of, old_prices, today
 from ..placement import by_pool, pack
 from ..shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, pool_name, room_of
@@ -135,10 +136,11 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
         needed = len(pack(groups))
         if needed <= bound:
             continue
-        widest = max(groups, key=lambda g: (g.size * g.spec.replicas, g.path))
+        widest = max(groups, key=lambda g: (g.size * g.replicas, g.path))
         kind = "reserved" if widest.spec.capacity.type == "reserved" else "allowed"
-        others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.spec.replicas} x {widest.size} pods"
-        fix = f"set replicas to {_most_replicas(widest, bound)}" if len(groups) == 1 and _most_replicas(widest, bound) else "lower replicas"
+        others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.replicas} x {widest.size} pods"
+        number = "autoscaling.maxReplicaCount" if widest.spec.autoscaling else "replicas"
+        fix = f"set {number} to {_most_replicas(widest, bound)}" if len(groups) == 1 and _most_replicas(widest, bound) else f"lower {number}"
         yield Fault(
             f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bound} are {kind}",
             widest.spec.capacity.nodes, f"at least {needed}", fix,
@@ -159,9 +161,9 @@ def mixed_pods(s: Subject) -> Iterator[Fault]:
         smaller = [g for g in groups if g.pod_requests.gpus < size]
         if not smaller or size > gpus:
             continue
-        wanted = sum(g.size * g.spec.replicas for g in groups if g.pod_requests.gpus == size)
+        wanted = sum(g.size * g.replicas for g in groups if g.pod_requests.gpus == size)
         # one place for a large pod is lost on a node as soon as small ones use more than what the large ones leave over
-        lost = sum(g.size * g.spec.replicas // (gpus % size // g.pod_requests.gpus + 1) for g in smaller)
+        lost = sum(g.size * g.replicas // (gpus % size // g.pod_requests.gpus + 1) for g in smaller)
         safe = -(-(wanted + lost) // (gpus // size))
         if len(pack(groups)) <= bound < safe:
             message = f"leaves no place for pods of {size} GPUs if the scheduler spreads the smaller ones of {', '.join(g.path for g in smaller)}"
@@ -211,9 +213,10 @@ def spot_serving(s: Subject) -> Iterator[Fault]:
 def template_outage(s: Subject) -> Iterator[Fault]:
     """With one replica and no spare nodes a change of the pods is an outage of that role while it loads again."""
     for group in s.layout.groups if s.layout else ():
-        if group.spec.replicas == 1:
+        if group.replicas == 1:
             message = "means that a change of its pods interrupts serving while the model loads again"
-            yield Fault(f"{group.path}.replicas", message, 1, "2 or more", "add a replica if that is not acceptable")
+            number = "autoscaling.minReplicaCount" if group.spec.autoscaling else "replicas"
+            yield Fault(f"{group.path}.{number}", message, 1, "2 or more", "add a replica if that is not acceptable")
 
 
 @rule("quota", Level.INFO, Stage.LAYOUT, "AWS: Service Quotas L-417A185B, Running On-Demand P instances, in vCPUs; 0 in new accounts")
@@ -261,9 +264,9 @@ def _small_disks(s: Subject) -> Iterator[Fault]:
 
 
 def _bounded(s: Subject) -> Iterator[tuple[str, list[Group], int]]:
-    """Pools that the program makes, by name, with their groups and the most nodes they may have."""
+    """Pools that the program makes, by name, with their groups, scaled ones at their most, and the most nodes they may have."""
     bounds = {pool.name: pool.max_nodes for pool in s.layout.pools} if s.layout else {}
-    for pool, groups in by_pool(s.layout.groups).items() if s.layout else ():
+    for pool, groups in by_pool(scaled_out(s.layout.groups)).items() if s.layout else ():
         if pool in bounds:
             yield pool, groups, bounds[pool]
 

@@ -191,7 +191,7 @@ def namespaces(s: Subject) -> Iterator[Fault]:
             yield Fault(
                 f"models[{i}].namespace", f"is that of models[{owner}]", namespace, "a namespace of its own", "leave it out, or choose another"
             )
-        if namespace == "default" or namespace.startswith("kube-") or namespace == s.spec.lws.namespace:
+        if namespace == "default" or namespace.startswith("kube-") or namespace in (s.spec.lws.namespace, s.spec.autoscaling.namespace):
             fix = "set models[].namespace" if model.namespace is None else "choose another"
             yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, "a namespace of its own", fix)
 
@@ -202,7 +202,7 @@ def names_length(s: Subject) -> Iterator[Fault]:
     for i, model in enumerate(s.spec.models):
         for role_name, role in model.roles.items():
             suffix = "" if role_name == "server" else f"-{role_name}"
-            limit = LWS_NAME_LIMIT - len(str(role.replicas - 1)) - len(suffix)
+            limit = LWS_NAME_LIMIT - len(str(role.most_replicas - 1)) - len(suffix)
             if len(model.name) > limit:
                 yield Fault(f"models[{i}].name", f"is too long for the pods of {role_name}", model.name, f"at most {limit} characters", "shorten it")
 
@@ -253,7 +253,7 @@ def secret_keys(s: Subject) -> Iterator[Fault]:
 @rule("accepted", Level.ERROR, Stage.FORM, "disagg-serving: an exception is one of a known rule, with a reason", firm=True)
 def accepted(s: Subject) -> Iterator[Fault]:
     """What a stack file accepts are errors of rules that may be accepted."""
-    known = {r.id: r for r in rules()}
+    known = {r.id: r for r in rules()} if s.spec.accept else {}
     open_to = [r.id for r in known.values() if not r.firm and r.level is Level.ERROR]
     for rule_id in s.spec.accept:
         if rule_id not in known:

@@ -8,13 +8,13 @@ from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Level, did_you_mean
-from ...pins import DCGM_IMAGE, DEFAULT_ROUTER, lws_image
+from ...pins import DCGM_IMAGE, DEFAULT_ROUTER, keda_images, lws_image
 from ...spec import GatewaySpec, PluginSpec
 from ...spec.network import region_of
 from ..addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
 from ..gateway import TLS_IDLE_SECONDS
 from ..shapes import Served
-from ..sources import located, source_of
+from ..sources import is_chart, located, source_of
 from .registry import Fault, Stage, Subject, rule
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def image_sources(s: Subject) -> Iterator[Fault]:
             yield Fault(f"imageSources.{prefix}", "is used by no image and no chart", prefix, "the beginning of one", fix, Level.WARNING)
     for reference in _references(s):
         made = located(reference, sources)
-        if made != reference and not reference.startswith("oci://") and not IMAGE.fullmatch(made):
+        if made != reference and not is_chart(reference) and not IMAGE.fullmatch(made):
             where = f"imageSources.{source_of(reference, sources)}"
             yield Fault(
                 where, f"makes {made} of {reference}, which is no image in a registry", None, "host/path, with the tag where the prefix has it"
@@ -274,6 +274,8 @@ def _references(s: Subject) -> list[str]:
     found = [f"{s.spec.lws.chart}", lws_image(s.spec.lws.version)] if s.spec.lws.install == "chart" else []
     if s.spec.observability.dcgm_exporter == "chart":
         found += [DCGM_IMAGE, *([s.spec.observability.dcgm_chart] if s.spec.observability.dcgm_chart else [])]
+    if s.spec.autoscaling.install == "chart" and any(role.autoscaling for _, _, role, _ in s.roles()):
+        found += [s.spec.autoscaling.chart, *keda_images(s.spec.autoscaling.version).values()]
     for served in s.served:
         found.append(f"{served.engine.image}@{served.spec.image_digest}" if served.spec.image_digest else served.engine.image)
         if s.spec.image_sources:

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ...catalog import Catalog
 from ...errors import Finding, Level
 from ...spec import EnvironmentSpec, RoleSpec
 from ...spec.serving import RoleName
-from ..objects import Declared
 from ..shapes import Layout, Served
+
+if TYPE_CHECKING:
+    from ..looked_up import LookedUp
+    from ..objects import Declared
 
 
 class Stage(StrEnum):
-    """When a rule runs: on the form (before a layout can be built), on the layout, or on the objects that a program declares."""
+    """When a rule runs: on the form (before a layout can be built), on the layout, on declared objects, or on what AWS said."""
 
     FORM = "form"
     LAYOUT = "layout"
     OBJECTS = "objects"
+    LOOK_UP = "look-up"
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ NO_STACK = StackContext()
 
 @dataclass(frozen=True)
 class Subject:
-    """What the rules look at. `layout` is there only in the layout stage, `objects` only in theirs."""
+    """What the rules look at. `layout` is there from the layout stage on, `objects` and `looked_up` only in the stages about them."""
 
     spec: EnvironmentSpec
     catalog: Catalog
@@ -45,6 +50,7 @@ class Subject:
     stack: StackContext = NO_STACK
     layout: Layout | None = None
     objects: Sequence[Declared] = ()
+    looked_up: LookedUp | None = None
 
     def roles(self) -> Iterator[tuple[Served, RoleName, RoleSpec, str]]:
         """Every role of every model whose names are known, with its path."""
@@ -90,6 +96,22 @@ class Fault:
 
 
 _RULES: dict[str, Rule] = {}
+_ALWAYS = (
+    "autoscaling",
+    "balance",
+    "calibration",
+    "capacity",
+    "engine",
+    "environment",
+    "gateway",
+    "memory",
+    "observability",
+    "parallel",
+    "roles",
+    "weights",
+)
+_SELDOM = {Stage.OBJECTS: "objects", Stage.LOOK_UP: "look_ups"}
+"""The modules of this folder whose rules run in every check, and those that are loaded for a stage that few runs come to."""
 
 
 def rule(
@@ -111,14 +133,20 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import balance, calibration, capacity, engine, environment, gateway, memory, objects, observability, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    return _loaded(*_ALWAYS, *_SELDOM.values())
 
+
+def _loaded(*modules: str) -> list[Rule]:
+    """The rules that are registered, by id, once these modules are loaded."""
+    for module in modules:
+        import_module(f".{module}", __package__)
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
 
 def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
     """The findings of all rules of one stage."""
-    return [finding for r in rules() if r.stage is stage for finding in r.run(subject)]
+    known = _loaded(_SELDOM[stage]) if stage in _SELDOM else _loaded(*_ALWAYS)
+    return [finding for r in known if r.stage is stage for finding in r.run(subject)]
 
 
 def check_objects(objects: Sequence[Declared]) -> list[Finding]:

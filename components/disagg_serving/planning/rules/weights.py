@@ -152,4 +152,4 @@ def _bucket(served: Served) -> str | None:
 
 
 def _pods(served: Served) -> int:
-    return sum(r.replicas * group_size(r, served.instances[n]) for n, r in served.spec.roles.items())
+    return sum(r.most_replicas * group_size(r, served.instances[n]) for n, r in served.spec.roles.items())

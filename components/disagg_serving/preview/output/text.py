@@ -51,6 +51,7 @@ def _plan(plan: Plan) -> list[Any]:
         parts += [Text("Memory", style="bold"), *_memory(data["capacity"]), Text("")] if data["capacity"] else []
         parts += [Text("Traffic", style="bold"), *_traffic(data["forecast"]), Text("")] if data["forecast"] else []
         parts += [Text("Cost", style="bold"), *_cost(data["cost"]), Text("")]
+        parts += [Text("Autoscaling", style="bold"), *_scaling(data["autoscaling"]), Text("")] if data["autoscaling"]["roles"] else []
     return [*parts, Text("Checks", style="bold"), *_findings(plan.findings), Text("")]
 
 
@@ -165,6 +166,23 @@ def _cost(cost: dict[str, Any]) -> list[Any]:
     table.add_row("total" if cost["complete"] else "total of what is known", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", style="bold")
     notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
     return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost["roles"])]
+
+
+def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
+    """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("role", overflow="fold")
+    for heading in ("least", "most", "an engine carries", "serves after", "added every", "removed after"):
+        table.add_column(heading, justify="right")
+    for r in scaling["roles"]:
+        carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in r["signals"])
+        seconds = [f"{r[key]} s" for key in ("readySeconds", "scaleUpPeriodSeconds", "scaleDownWindowSeconds")]
+        table.add_row(f"{r['model']} {r['role']}", str(r["minReplicaCount"]), str(r["maxReplicaCount"]), carried, *seconds)
+    nodes = ", ".join(f"{len(p['nodes'])} x {p['instanceType']} in {p['pool']}" for p in scaling["atMost"]["placement"])
+    cost = scaling["atMost"]["cost"]
+    known = "" if cost["complete"] else " of what is known"
+    total = f"at most: {nodes}; {_usd(cost['perHour'])} USD/h, {_usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
+    return [table, Padding(Text(total), (0, 0, 0, 1))]
 
 
 def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -1,0 +1,138 @@
+"""Rules about roles whose number of engines follows the load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...errors import Level
+from ...spec import RoleSpec
+from ...spec.serving import RoleName
+from ..autoscaling import at_most, prompt_rate, ready_seconds, scaled
+from ..balance import BalanceError, balance
+from ..forecast import situation_of
+from ..shapes import Served
+from .registry import Fault, Stage, Subject, rule
+
+IN_CLUSTER = re.compile(r"^https?://[^./:]+\.(?P<namespace>[a-z0-9-]+)(\.svc(\..*)?)?(:\d+)?(/.*)?$")
+"""The address of a Service, with its namespace."""
+UNEVEN = 2.0
+"""How far prefill and decode may drift apart between fewest and most engines, as a factor."""
+
+
+@rule(
+    "autoscaling-bounds",
+    Level.ERROR,
+    Stage.FORM,
+    "KEDA: minReplicaCount and maxReplicaCount; llm-d: scaling from zero needs a queue in the router (gate flowControl)",
+    firm=True,
+)
+def autoscaling_bounds(s: Subject) -> Iterator[Fault]:
+    """A scaled role has one engine at least and no more than its most, and no fixed number beside them."""
+    for _served, _name, role, path in s.roles():
+        bounds, place = role.autoscaling, f"{path}.autoscaling"
+        if bounds is None:
+            continue
+        if "replicas" in role.model_fields_set:
+            message = "stands beside autoscaling, which chooses the number"
+            yield Fault(f"{path}.replicas", message, role.replicas, "without it", "remove it, and set autoscaling.minReplicaCount instead")
+        if bounds.min_replica_count == 0:
+            message = (
+                "would end the last engine: then nobody measures load or holds requests while a node starts and the model loads for many minutes"
+            )
+            yield Fault(f"{place}.minReplicaCount", message, 0, "1 or more", "set minReplicaCount: 1, or destroy the stack while it is not needed")
+        if bounds.max_replica_count < max(1, bounds.min_replica_count):
+            least = max(1, bounds.min_replica_count)
+            message = f"is less than minReplicaCount {least}" if bounds.min_replica_count else "leaves no engine"
+            yield Fault(f"{place}.maxReplicaCount", message, bounds.max_replica_count, f"{least} or more", f"set maxReplicaCount: {least}")
+
+
+@rule("autoscaling-prometheus", Level.ERROR, Stage.FORM, "KEDA: prometheus scaler, serverAddress; Kubernetes: network policies", firm=True)
+def autoscaling_prometheus(s: Subject) -> Iterator[Fault]:
+    """KEDA is told which Prometheus to ask, and the network policies let it read the metrics of engines and routers."""
+    if not any(role.autoscaling for _, _, role, _ in s.roles()):
+        return
+    address, policies = s.spec.autoscaling.prometheus_address, s.spec.network_policy
+    if address is None:
+        allowed = "http://prometheus-operated.monitoring.svc:9090, for example"
+        yield Fault("autoscaling.prometheusAddress", "is required, since a role has autoscaling", None, allowed, "add it")
+    elif (found := IN_CLUSTER.match(address)) and policies.enabled and found["namespace"] != policies.prometheus_namespace:
+        namespace = found["namespace"]
+        message = f"is in namespace {namespace}, and network policies admit only Prometheus of {policies.prometheus_namespace}"
+        fix = f"set networkPolicy.prometheusNamespace: {namespace}, unless another one scrapes for it"
+        yield Fault("autoscaling.prometheusAddress", message, address, policies.prometheus_namespace, fix, Level.WARNING)
+
+
+@rule("autoscaling-signal", Level.ERROR, Stage.FORM, "llm-d/llm-d: guides/workload-autoscaling: prompts by backlog, answers by KV cache", firm=True)
+def autoscaling_signal(s: Subject) -> Iterator[Fault]:
+    """Each threshold is of a signal that the role has: seconds of prompts need a measured rate and a router that counts."""
+    for served, name, role, path in s.roles():
+        if role.autoscaling is not None:
+            yield from _signals(served, name, role, f"{path}.autoscaling")
+
+
+def _signals(served: Served, name: RoleName, role: RoleSpec, place: str) -> Iterator[Fault]:
+    given = role.autoscaling
+    if given is None:
+        return
+    if given.backlog_seconds is not None:
+        if name == "decode":
+            yield Fault(f"{place}.backlogSeconds", "is of prompts, which decode does not read", given.backlog_seconds, "kvCacheUsage", "remove it")
+        elif not role.measured_rates:
+            message = "needs to know how many prompt tokens an engine reads in a second"
+            fix = f"add {name}.measuredRates, or use waitingRequests"
+            yield Fault(f"{place}.backlogSeconds", message, given.backlog_seconds, "with measuredRates", fix)
+        if not served.spec.gateway.enabled:
+            message = "is counted by the router, and the gateway is off"
+            yield Fault(f"{place}.backlogSeconds", message, given.backlog_seconds, "waitingRequests, kvCacheUsage", "use one of these")
+    if given.kv_cache_usage is not None and name == "prefill":
+        message = "says little about prefill, which hands its KV on as soon as a prompt is read"
+        yield Fault(f"{place}.kvCacheUsage", message, given.kv_cache_usage, "backlogSeconds, waitingRequests", "use one of these", Level.WARNING)
+
+
+@rule("autoscaling-pace", Level.INFO, Stage.LAYOUT, "disagg-serving: planning/startup; Kubernetes: HorizontalPodAutoscaler")
+def autoscaling_pace(s: Subject) -> Iterator[Fault]:
+    """An engine helps only after its model has loaded, which the plan says, as it says what is paid for without being used."""
+    for group in scaled(s.layout.groups) if s.layout else ():
+        place, minutes = f"{group.path}.autoscaling", round(ready_seconds(group) / 60)
+        message = f"adds engines that serve about {minutes} minutes later, after the start of a node where none is free"
+        streams = group.served.weights_uri is not None
+        yield Fault(
+            place, message, None, "", "keep as many engines as a burst of that length needs" if streams else "stream the weights with weights.s3"
+        )
+        if group.spec.capacity.type == "reserved":
+            yield Fault(
+                f"{group.path}.capacity.type", "is paid for while engines are scaled in, too", "reserved", "", "use on-demand above the minimum"
+            )
+        if group.role != "decode" and group.spec.measured_rates and prompt_rate(group) is None:
+            yield Fault(place, "follows the queue: no measured rate reaches the workload's prompts", None, "", "measure one at their length")
+
+
+@rule("autoscaling-balance", Level.WARNING, Stage.LAYOUT, "disagg-serving: planning/balance: the slower of prefill and decode bounds both")
+def autoscaling_balance(s: Subject) -> Iterator[Fault]:
+    """Prefill and decode grow together: at their most, neither is left far behind by the other."""
+    for served in s.served if s.layout else ():
+        prefill, decode = served.spec.prefill, served.spec.decode
+        if s.layout is None or prefill is None or decode is None or not (prefill.autoscaling or decode.autoscaling):
+            continue
+        try:
+            known = situation_of(at_most(s.layout), served)
+        except BalanceError:  # rule `load` says so
+            known = None
+        if known is not None and known.split is not None and known.rates is not None:
+            full = balance(known.split, known.rates, known.workload)
+            if full.off > UNEVEN:
+                served_by = f"prefill serves {full.prefill_requests:.3g} requests/s, decode {full.decode_requests:.3g}"
+                message = f"holds the other role back at most engines: {served_by}"
+                yield Fault(f"{served.path}.{full.bound_by}", message, None, f"within a factor of {UNEVEN:g}", _raise(served, full.bound_by))
+            continue
+        growth = {n: r.most_replicas / max(1, r.least_replicas) for n, r in (("prefill", prefill), ("decode", decode))}
+        slow, fast = sorted(growth, key=lambda n: growth[n])
+        if growth[fast] > UNEVEN * growth[slow]:
+            message = f"grows {growth[slow]:g} times while {fast} grows {growth[fast]:g} times, and the slower of both bounds the model"
+            yield Fault(f"{served.path}.{slow}", message, None, f"within a factor of {UNEVEN:g}", _raise(served, slow))
+
+
+def _raise(served: Served, role: str) -> str:
+    scales = any(n == role and r.autoscaling for n, r in served.spec.roles.items())
+    return f"raise {role}.autoscaling.maxReplicaCount" if scales else f"give {role} autoscaling, too"
