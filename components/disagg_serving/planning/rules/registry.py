@@ -108,7 +108,7 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import balance, calibration, capacity, engine, environment, gateway, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    from . import balance, calibration, capacity, engine, environment, experts, gateway, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
 
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
