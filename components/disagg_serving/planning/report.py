@@ -87,7 +87,6 @@ def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:
         "kvBytesPerTokenPerGpu": result.kv_bytes_per_token_per_gpu,
         "kvTokens": result.engine_tokens.as_dict(),
         "maxConcurrency": result.engine_concurrency.as_dict(),
-        "dataParallel": result.ranks,
         "fits": str(result.fits),
         "longestRequest": result.longest_fitting,
     }

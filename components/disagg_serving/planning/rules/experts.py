@@ -12,13 +12,13 @@ SIZES = range(1, 65)
 IBGDA_VARIABLE = "NVSHMEM_IB_ENABLE_IBGDA"
 OFF = frozenset({"0", "false", "no", "off"})
 ANYWHERE = "allgather_reducescatter"
-EFA_DEEP_EP = frozenset({"deepep_high_throughput", "deepep_low_latency"})
-"""What the fork of DeepEP in images for EFA has."""
+EFA_DEEP_EP = "deepep_v2"
+"""What the fork of DeepEP in images for EFA carries over EFA, by NCCL's device API (vLLM 0.33: docker/Dockerfile.efa)."""
 REMOVED = frozenset({"pplx", "naive"})
 NEEDS = {
-    "deepep_high_throughput": "needs InfiniBand or an image with DeepEP for EFA",
-    "deepep_low_latency": "needs InfiniBand or an image with DeepEP for EFA",
-    "deepep_v2": "needs NCCL's device API over InfiniBand or NVLink",
+    "deepep_high_throughput": "needs InfiniBand (NVSHMEM)",
+    "deepep_low_latency": "needs InfiniBand (NVSHMEM with IBGDA)",
+    "deepep_v2": "needs InfiniBand or an image with DeepEP for EFA",
     "nixl_ep": "needs UCX's device API over InfiniBand",
     "moonep": "needs NVLink between nodes",
     "flashinfer_nvlink_one_sided": "needs NVLink between nodes",
@@ -73,9 +73,10 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
         if not (role.expert_parallel and role.data_parallel > 1):
             yield Fault(place, "has no effect without dataParallel and expertParallel", backend, "without it", "leave it out", Level.WARNING)
         if backend in REMOVED:
-            yield Fault(place, f"was removed from vLLM, which uses {ANYWHERE} instead", backend, _works(served), "leave it out")
-        elif group_size(role, served.instances[name]) > 1 and backend not in (ANYWHERE, *(EFA_DEEP_EP if served.engine.deep_ep else ())):
-            yield Fault(place, f"{NEEDS[backend]}, but the nodes are joined by EFA", backend, _works(served), f"use {ANYWHERE}, or leave it out")
+            yield Fault(place, f"was removed from vLLM, which uses {ANYWHERE} instead", backend, ", ".join(_works(served)), "leave it out")
+        elif group_size(role, served.instances[name]) > 1 and backend not in _works(served):
+            message = f"{NEEDS[backend]}, but the nodes are joined by EFA"
+            yield Fault(place, message, backend, ", ".join(_works(served)), f"use {ANYWHERE}, or leave it out")
     for served in s.served:
         direct = served.spec.extra_env.get(IBGDA_VARIABLE)
         wide = any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items())
@@ -83,5 +84,6 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.extraEnv.{IBGDA_VARIABLE}", "needs InfiniBand, which no EFA card is", direct, "0", "leave the variable out")
 
 
-def _works(served: Served) -> str:
-    return ", ".join([ANYWHERE, *(sorted(EFA_DEEP_EP) if served.engine.deep_ep else ())])
+def _works(served: Served) -> list[str]:
+    """Backends that work over nodes with a model's image."""
+    return [ANYWHERE, EFA_DEEP_EP] if served.engine.deep_ep else [ANYWHERE]
