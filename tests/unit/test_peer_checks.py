@@ -45,9 +45,7 @@ CHECKS = [
     Check("T6 pipeline stages in a role", environment(model(decode=role(pipelineParallel=2))), "nixl-pipeline-parallel", "allowed: 1"),
     Check(
         "T7 exchange over InfiniBand",
-        environment(
-            aggregated(model="glm-5-fp8", maxModelLen=16384, server=role(**WIDE, all2allBackend="deepep_high_throughput"))
-        ),
+        environment(aggregated(model="glm-5-fp8", maxModelLen=16384, server=role(**WIDE, all2allBackend="deepep_high_throughput"))),
         "all-to-all",
         "allgather_reducescatter",
         environment(aggregated(model="glm-5-fp8", maxModelLen=16384, server=role(**WIDE))),

@@ -130,7 +130,9 @@ def _alternatives(s: Subject, group: Group) -> list[str]:
         wide = gpus >= WHOLE_NODE
         stages = [(gpus, 2, 1)] if group.role == "server" and wide else []
         ranks = [(gpus, 1, 2)] if group.served.facts.moe is not None and wide else []
-        for tp, pp, dp in [*((n, 1, 1) for n in sizes), *stages, *ranks]:
+        inside, across = ([(n, 1, 1) for n in sizes if (n <= gpus) is whole] for whole in (True, False))
+        # a layer that is cut over nodes waits for the network twice, so ranks come first
+        for tp, pp, dp in [*inside, *ranks, *across, *stages]:
             changed: dict[str, object] = {"tensor_parallel": tp, "pipeline_parallel": pp, "data_parallel": dp, "instance_type": name}
             if name in found or all(getattr(group.spec, field) == value for field, value in changed.items()):
                 continue
