@@ -323,3 +323,13 @@ def test_h100_is_answered_with_ranks() -> None:
     assert len(found) == 2
     assert all("tensorParallel 8 with dataParallel 2 and expertParallel on p5.48xlarge" in f.allowed for f in found)
     assert check(environment(glm())).ok
+
+
+def test_every_variable_of_a_command_line_is_there() -> None:
+    """The kubelet leaves a variable that it does not know as it stands: each is of the container's environment or of LWS."""
+    of_lws = {"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"}
+    for manifest in build_all(example("deepseek-wide-ep", "wide")):
+        for template in manifest.get("spec", {}).get("leaderWorkerTemplate", {}).values():
+            for container in template["spec"]["containers"] if isinstance(template, dict) else ():
+                used = {name for arg in container["args"] for name in re.findall(r"\$\((\w+)\)", arg)}
+                assert used <= of_lws | {e["name"] for e in container["env"]}
