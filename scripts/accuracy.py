@@ -149,6 +149,8 @@ def _shape(row: Mapping[str, str], catalog: Catalog) -> EngineShape | None:
         pipeline_parallel=int(row["pp"] or 1),
         data_parallel=spread.get("DP", 1),
         expert_parallel="EP" in spread,
+        # llm-d's wide EP runs on DeepEP
+        all2all_backend="deepep_low_latency" if "EP" in spread else None,
         nodes=2 if spread.get("DP", 1) > 8 else 1,  # noqa: PLR2004 (GPUs of a node)
         max_model_len=int(row["max_len"]) if row["max_len"] else None,
         gpu_memory_utilization=float(row["util"] or 0.9),

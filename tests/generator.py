@@ -12,6 +12,7 @@ CATALOG = Catalog()
 INSTANCES = sorted(CATALOG.instances)
 BIG = [i for i in INSTANCES if CATALOG.instances[i].gpu.count > 1]
 MODELS = sorted(CATALOG.models)
+WITH_EXPERTS = [m for m in MODELS if CATALOG.models[m].moe is not None]
 ENGINES = sorted(CATALOG.engines)
 RESERVATIONS = [f"cr-{i:017x}" for i in range(3)]
 ZONES = ["us-east-1a", "us-east-1b"]
@@ -115,6 +116,27 @@ class Generator:
         both = st.fixed_dictionaries({"prefill": split, "decode": split})
         return self.mostly(both | st.fixed_dictionaries({"server": whole}), {}, {"server": {}}, {"prefill": {"instanceType": "p5.48xlarge"}})
 
+    def ranks(self) -> st.SearchStrategy[dict[str, Any]]:
+        """Data-parallel ranks of a role, which share experts."""
+        sizes = st.sampled_from([(1, 8), (8, 2), (4, 2), (2, 4), (4, 4), (1, 16), (8, 4), (1, 4)])
+        shared = sizes.map(lambda s: {"tensorParallel": s[0], "dataParallel": s[1], "expertParallel": True})
+        backends = st.sampled_from([{}, {}, {"all2allBackend": "allgather_reducescatter"}, {"all2allBackend": "deepep_v2"}])
+        bad = (
+            {"dataParallel": 3},
+            {"dataParallel": 0},
+            {"dataParallel": 65},
+            {"dataParallel": 2},
+            {"all2allBackend": "pplx"},
+            {"all2allBackend": "x"},
+        )
+        return self.mostly(merged(shared, backends), *bad)
+
+    def experts(self) -> st.SearchStrategy[dict[str, Any]]:
+        """A model whose roles have data-parallel ranks."""
+        ranked = merged(self.role(BIG, st.just(1)), self.ranks())
+        sides = st.fixed_dictionaries({"prefill": ranked, "decode": ranked}) | st.fixed_dictionaries({"server": ranked})
+        return merged(st.fixed_dictionaries({"model": self.mostly(st.sampled_from(WITH_EXPERTS), *MODELS)}), sides)
+
     def weights(self) -> st.SearchStrategy[Any]:
         """Where weights come from; buckets are shared by several models."""
         s3 = st.fixed_dictionaries(
@@ -158,9 +180,9 @@ class Generator:
 
     def model(self) -> st.SearchStrategy[dict[str, Any]]:
         """A model without its name."""
+        any_model = st.fixed_dictionaries({"model": self.mostly(st.sampled_from(MODELS), "llama", "./config.json", "../up", 3)})
         return merged(
-            st.fixed_dictionaries({"model": self.mostly(st.sampled_from(MODELS), "llama", "./config.json", "../up", 3)}),
-            self.sides(),
+            st.one_of(merged(any_model, self.sides()), merged(any_model, self.sides()), self.experts()),
             st.sampled_from(
                 [{}, {"weights": {"tokenKey": "hfToken"}}, {"weights": {"s3": {"bucket": "acme"}, "mirror": True, "revision": "0123abcdef"}}]
             ),

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from disagg_serving import labels
-from disagg_serving.manifests.names import service_name
 from disagg_serving.manifests.serving import build_pod_template
 from disagg_serving.planning.shapes import Group, Layout
 from factories import aggregated, environment, layout, model, role
 from live.conftest import clear
-from live.workloads import deploy, pods, settle
+from live.workloads import deploy, endpoints_of, pods, settle
 
 from bench.cluster import Cluster
 from bench.control_plane import ControlPlane
@@ -106,18 +105,6 @@ def test_services_reach_leaders_only(cluster: Cluster, deployed: Layout) -> None
         assert {name: e["addresses"] for name, e in found.items()} == {name: [addresses[name]] for name in leaders}
         assert all(e["conditions"]["ready"] for e in found.values())
     assert {g.size for g in deployed.groups} == {1, 2}
-
-
-def endpoints_of(cluster: Cluster, group: Group, wanted: set[str]) -> dict[str, dict[str, Any]]:
-    """Endpoints of a role's Service, once they are these pods."""
-    cluster.until(lambda: set(endpoints(cluster, group)) == wanted, f"endpoints of {service_name(group)}")
-    return endpoints(cluster, group)
-
-
-def endpoints(cluster: Cluster, group: Group) -> dict[str, dict[str, Any]]:
-    """Endpoints of a role's Service by pod."""
-    slices = cluster.items("endpointslices", "-n", group.namespace, "-l", f"kubernetes.io/service-name={service_name(group)}")
-    return {e["targetRef"]["name"]: e for s in slices for e in s.get("endpoints") or []}
 
 
 def test_budgets_count_all_pods(cluster: Cluster, deployed: Layout) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from disagg_serving import labels
 from disagg_serving.manifests.bundle import build_all
+from disagg_serving.manifests.names import service_name
 from disagg_serving.planning.placement import place
-from disagg_serving.planning.shapes import Layout
+from disagg_serving.planning.shapes import Group, Layout
 
 from bench.cluster import Cluster
 
@@ -88,3 +89,15 @@ def set_status(cluster: Cluster, set_name: str) -> dict[str, Any]:
 def is_available(cluster: Cluster, set_name: str) -> bool:
     """Whether a LeaderWorkerSet says that it serves, which is what the stack waits for."""
     return _is({"status": set_status(cluster, set_name)}, "Available")
+
+
+def endpoints_of(cluster: Cluster, group: Group, wanted: set[str]) -> dict[str, dict[str, Any]]:
+    """Endpoints of a role's Service, once they are these pods."""
+    cluster.until(lambda: set(endpoints(cluster, group)) == wanted, f"endpoints of {service_name(group)}")
+    return endpoints(cluster, group)
+
+
+def endpoints(cluster: Cluster, group: Group) -> dict[str, dict[str, Any]]:
+    """Endpoints of a role's Service by pod."""
+    slices = cluster.items("endpointslices", "-n", group.namespace, "-l", f"kubernetes.io/service-name={service_name(group)}")
+    return {e["targetRef"]["name"]: e for s in slices for e in s.get("endpoints") or []}

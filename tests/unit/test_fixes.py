@@ -13,7 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 MEMORY = ("memory-fit", "context-fit")
-LAYOUT = re.compile(r"use tensorParallel (\d+)(?: with pipelineParallel (\d+))? on (\S+)( in both roles)?")
+LAYOUT = re.compile(
+    r"use tensorParallel (\d+)(?: with pipelineParallel (\d+))?(?: with dataParallel (\d+) and expertParallel)? on (\S+)( in both roles)?"
+)
 CONTEXT, DTYPE = re.compile(r"set maxModelLen: (\d+)"), re.compile(r"set kvCacheDtype: (\S+)")
 SETTING = re.compile(r"set (\w+)\.(maxNumBatchedTokens|gpuMemoryUtilization): (\S+)")
 GENERAL = {"use more GPUs an engine", "use more GPUs an engine or a smaller model", "set calibration from the log of a start"}
@@ -37,8 +39,10 @@ def applied(data: dict[str, Any], finding: Finding, way: str) -> dict[str, Any] 
     served = changed["models"][0]
     side = _side(finding)
     if found := LAYOUT.fullmatch(way):
-        for moved in ("prefill", "decode") if found[4] else (side,):
-            served[moved] |= {"tensorParallel": int(found[1]), "pipelineParallel": int(found[2] or 1), "instanceType": found[3]}
+        ranks = int(found[3] or 1)
+        for moved in ("prefill", "decode") if found[5] else (side,):
+            served[moved] |= {"tensorParallel": int(found[1]), "pipelineParallel": int(found[2] or 1), "instanceType": found[4]}
+            served[moved] |= {"dataParallel": ranks, **({"expertParallel": True} if ranks > 1 else {})}
     elif found := CONTEXT.fullmatch(way):
         served["maxModelLen"] = int(found[1])
     elif found := DTYPE.fullmatch(way):
@@ -65,6 +69,7 @@ def tight(draw: st.DrawFn) -> dict[str, Any]:
     batch = draw(st.sampled_from((None, None, 131072)))
     options = {"instanceType": instance, **({"maxNumBatchedTokens": batch} if batch else {})}
     options |= {"expertParallel": True} if catalog.models[name].moe is not None and draw(st.booleans()) else {}
+    options |= {"dataParallel": draw(st.sampled_from((1, 1, 2, 4)))} if "expertParallel" in options else {}
     engine = role(**options, tensorParallel=draw(st.sampled_from((1, 2, 4, 8))))
     if draw(st.booleans()):
         return environment(aggregated(**common, server=engine))

@@ -10,7 +10,6 @@ from disagg_serving.errors import Finding, Level
 from factories import aggregated, check, environment, model, role
 
 H200, B200, H100 = "p5en.48xlarge", "p6-b200.48xlarge", "p5.48xlarge"
-OVER_NODES = {"model": "glm-5-fp8", "maxModelLen": 65536, "server": role(tensorParallel=8, pipelineParallel=2)}
 
 
 def said(data: dict[str, Any], rule: str) -> list[Finding]:
@@ -53,20 +52,6 @@ def test_the_same_bytes_on_two_generations_are_a_warning() -> None:
     mixed = split("llama-3.3-70b-instruct-fp8", H200, B200)
     assert levels(mixed, "pd-kv-layout") == ["warning"]
     assert not said(split("llama-3.3-70b-instruct-fp8", H200, B200, extraArgs=["--attention-backend=FLASH_ATTN"]), "pd-kv-layout")
-
-
-@pytest.mark.parametrize("arg", ["--all2all-backend=pplx", "--all2all_backend=pplx", "--all2all-b=PPLX"])
-def test_a_backend_is_found_however_its_flag_is_written(arg: str) -> None:
-    """The parser of vLLM takes underscores and shortened flags."""
-    assert levels(environment(aggregated(**OVER_NODES, extraArgs=[arg])), "all-to-all") == ["error"]
-
-
-@pytest.mark.parametrize("variables", [{"VLLM_ALL2ALL_BACKEND": "pplx"}, {"NVSHMEM_IB_ENABLE_IBGDA": "1"}])
-def test_a_backend_is_found_in_the_variables(variables: dict[str, str]) -> None:
-    """What the flag may not ask for, a variable may not either; inside one node there is nothing to say."""
-    assert levels(environment(aggregated(**OVER_NODES, extraEnv=variables)), "all-to-all") == ["error"]
-    assert not said(environment(aggregated(extraEnv=variables)), "all-to-all")
-    assert not said(environment(aggregated(**OVER_NODES, extraEnv={"NVSHMEM_IB_ENABLE_IBGDA": "0"})), "all-to-all")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from disagg_serving.errors import Level
 from factories import aggregated, check, environment, existing_cluster, model, role
 
 ZONE_NODES = {"gpuZone": "us-east-1a", "existing": {"gpuSubnetIds": ["subnet-1"]}}
+WIDE: dict[str, Any] = {"tensorParallel": 8, "dataParallel": 2, "expertParallel": True}
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 1}
 
 
@@ -44,12 +45,10 @@ CHECKS = [
     Check("T6 pipeline stages in a role", environment(model(decode=role(pipelineParallel=2))), "nixl-pipeline-parallel", "allowed: 1"),
     Check(
         "T7 exchange over InfiniBand",
-        environment(
-            aggregated(model="glm-5-fp8", maxModelLen=65536, server=role(tensorParallel=8, pipelineParallel=2), extraArgs=["--all2all-backend=pplx"])
-        ),
+        environment(aggregated(model="glm-5-fp8", maxModelLen=16384, server=role(**WIDE, all2allBackend="deepep_high_throughput"))),
         "all-to-all",
         "allgather_reducescatter",
-        environment(aggregated(model="glm-5-fp8", maxModelLen=65536, server=role(tensorParallel=8, pipelineParallel=2))),
+        environment(aggregated(model="glm-5-fp8", maxModelLen=16384, server=role(**WIDE))),
     ),
     Check("T8 selector against made pools", environment(model(decode=role(nodeSelector={"a": "b"}))), "node-selector", "without it"),
     Check("T9 port of one's own", environment(model(extraArgs=["--port=8000"])), "extra-args", "set by the project"),

@@ -125,7 +125,7 @@ def assert_engine_is_whole(group: Group, pod: dict[str, Any], *, worker: bool) -
     requests, limits, args = engine["resources"]["requests"], engine["resources"]["limits"], engine["args"]
     devices = {key: value for key, value in requests.items() if key in {labels.GPU, labels.EFA}}
     assert devices == limits
-    assert int(limits[labels.GPU]) * group.size == group.spec.tensor_parallel * group.spec.pipeline_parallel
+    assert int(limits[labels.GPU]) * group.size == group.spec.tensor_parallel * group.spec.pipeline_parallel * group.spec.data_parallel
     assert (labels.EFA in limits) == (group.size > 1 or group.role != "server")
     assert all(int(count) > 0 for count in limits.values())
 
@@ -141,6 +141,9 @@ def assert_engine_is_whole(group: Group, pod: dict[str, Any], *, worker: bool) -
     assert any(a.startswith("--port=") for a in args) == (not worker)
     spread = [a.split("=")[0] for a in args if a.startswith(("--nnodes", "--node-rank", "--master-addr"))]
     assert spread == (["--nnodes", "--node-rank", "--master-addr"] if group.size > 1 else [])
+    ranks = [a.partition("=")[2] for a in args if a.startswith("--data-parallel-address=")]
+    leader = "$(LWS_LEADER_ADDRESS)" if worker else "$(VLLM_HOST_IP)"
+    assert ranks == ([leader] if group.size > 1 and group.spec.data_parallel > 1 else [])
     assert len({e["name"] for e in engine["env"]}) == len(engine["env"])
     mounted = {m["name"] for m in engine["volumeMounts"]}
     assert mounted == {v["name"] for v in pod["volumes"]}
@@ -183,6 +186,7 @@ def test_no_environment_breaks_the_checks() -> None:
             return
         layout = result.require_layout()
         modes.update("many nodes" if g.size > 1 else g.role for g in layout.groups)
+        modes.update(f"ranks {'over nodes' if g.size > 1 else 'on a node'}" for g in layout.groups if g.spec.data_parallel > 1)
         modes.update(["made" if layout.pools else "existing nodes", "one model" if len(layout.served) == 1 else "several models"])
         assert_manifests_hold(layout)
         again = check(data)
@@ -191,4 +195,5 @@ def test_no_environment_breaks_the_checks() -> None:
 
     holds()
     assert min(seen[True], seen[False]) > sum(seen.values()) / 10, seen
-    assert min(modes[m] for m in ("prefill", "decode", "server", "many nodes", "made", "existing nodes", "several models")) > 20, modes
+    wanted = ("prefill", "decode", "server", "many nodes", "ranks over nodes", "ranks on a node", "made", "existing nodes", "several models")
+    assert min(modes[m] for m in wanted) > 20, modes

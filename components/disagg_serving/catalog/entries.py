@@ -167,5 +167,5 @@ class Engine(Entry):
     cuda: Version | None = Field(None, description="CUDA version.")
     tag_verified: bool = Field(..., description="Whether the tag was seen in its registry.")
     stale_peer_fix: bool = Field(..., description="Whether decode survives a prefill restart (vllm#50047).")
-    deep_ep: bool = Field(False, description="Whether it carries DeepEP for EFA.")
+    deep_ep: bool = Field(False, description="Whether it carries DeepEP for EFA (deepep_v2).")
     default_gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = Field(..., description="vLLM's own default.")

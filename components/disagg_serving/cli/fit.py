@@ -21,7 +21,7 @@ from ..planning.report import entry
 from ..planning.rules import Subject, rules
 from ..planning.shapes import Served
 from ..spec import EnvironmentSpec, ModelSpec, NetworkSpec
-from ..spec.serving import RoleName
+from ..spec.serving import All2AllBackend, RoleName
 from .check import CheckFormat
 from .common import emit
 
@@ -35,15 +35,17 @@ MEASURED = {Fit.FITS: "fits: one request of the longest length has room", Fit.NO
 """Verdicts from the log of a start, which have no better and no worse case."""
 SHAPE_RULES = frozenset(
     {
-        "engine-version", "expert-blocks", "experts", "gpu-direct-rdma", "hardware-dtype", "heads", "kv-dtype", "max-model-len",
-        "nixl-pipeline-parallel", "pipeline-stages", "tensor-parallel",
+        "all-to-all", "data-parallel", "engine-version", "expert-blocks", "experts", "gpu-direct-rdma", "hardware-dtype", "heads", "kv-dtype",
+        "max-model-len", "nixl-pipeline-parallel", "pipeline-stages", "tensor-parallel",
     }
 )  # fmt: skip
 """Rules about one engine alone: whether it can start at all."""
 OPTIONS = {
     "tensorParallel": "--tensor-parallel",
     "pipelineParallel": "--pipeline-parallel",
+    "dataParallel": "--data-parallel",
     "expertParallel": "--expert-parallel",
+    "all2allBackend": "--all2all-backend",
     "maxModelLen": "--max-model-len",
     "engine": "--engine",
 }
@@ -62,8 +64,12 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     instance: Annotated[str, typer.Option("--instance", help="Catalogue id of the instance type.", show_default=False)],
     tensor_parallel: Annotated[int, typer.Option("--tensor-parallel", min=1, help="GPUs that share each layer.")] = 1,
     pipeline_parallel: Annotated[int, typer.Option("--pipeline-parallel", min=1, help="Stages of layers.")] = 1,
-    data_parallel: Annotated[int, typer.Option("--data-parallel", min=1, help="Engines that share experts.")] = 1,
+    data_parallel: Annotated[int, typer.Option("--data-parallel", min=1, help="Copies of attention that share experts.")] = 1,
     expert_parallel: Annotated[bool, typer.Option("--expert-parallel", help="Give each GPU whole experts.")] = False,
+    all2all_backend: Annotated[
+        All2AllBackend | None,
+        typer.Option("--all2all-backend", help="Default: allgather_reducescatter.", show_default=False),
+    ] = None,
     max_model_len: Annotated[int | None, typer.Option("--max-model-len", min=1, help="Longest sequence. Default: the model's context.")] = None,
     gpu_memory_utilization: Annotated[float, typer.Option("--gpu-memory-utilization", help="Share of GPU memory that vLLM may use.")] = 0.9,
     kv_cache_dtype: Annotated[str, typer.Option("--kv-cache-dtype", help="Dtype of the KV cache.")] = "auto",
@@ -81,7 +87,7 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     known = load_catalog(catalog_dir or (), Path.cwd())
     facts, node, image = _named(known, model, instance, engine)
     gpu = node.gpu
-    world = tensor_parallel * pipeline_parallel
+    world = tensor_parallel * pipeline_parallel * data_parallel
     shape = EngineShape(
         facts=facts,
         engine_version=image.version,
@@ -90,12 +96,13 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
         pipeline_parallel=pipeline_parallel,
         data_parallel=data_parallel,
         expert_parallel=expert_parallel,
-        nodes=max(1, -(-world * data_parallel // gpu.count)),
+        nodes=max(1, -(-world // gpu.count)),
         max_model_len=max_model_len,
         gpu_memory_utilization=gpu_memory_utilization,
         kv_cache_dtype=kv_cache_dtype,
         max_num_batched_tokens=max_num_batched_tokens,
         nixl=role is not Role.AGGREGATED,
+        all2all_backend=all2all_backend,
         calibration=_calibration(log),
     )
     result = capacity(shape)
@@ -103,7 +110,7 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     if output_format is CheckFormat.JSON:
         emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)
     else:
-        head = f"{model} on {world * data_parallel} x {gpu.name} of {instance}, {image.id}"
+        head = f"{model} on {world} x {gpu.name} of {instance}, {image.id}"
         emit("\n".join(_text(shape, result, findings, head, explain=explain)), None)
     return 2 if result.fits is Fit.NO or has_errors(findings) else 0
 
@@ -154,7 +161,9 @@ def _shape_findings(  # noqa: PLR0913, PLR0917 (what a model of an environment i
         update={
             "tensor_parallel": shape.tensor_parallel,
             "pipeline_parallel": shape.pipeline_parallel,
+            "data_parallel": shape.data_parallel,
             "expert_parallel": shape.expert_parallel,
+            "all2all_backend": shape.all2all_backend,
         }
     )
     spec = spec.model_copy(update={"max_model_len": shape.max_model_len, "kv_cache_dtype": shape.kv_cache_dtype, name: cut})
@@ -208,8 +217,9 @@ def _text(shape: EngineShape, result: Capacity, findings: list[Finding], head: s
         ("overhead", _bars(result.overhead_gib)),
         ("KV cache", _bars(result.kv_gib)),
         ("KV of a token", f"{result.kv_bytes_per_token_per_gpu:,} bytes a GPU"),
-        ("tokens", _counts(result.kv_tokens)),
-        (f"requests of {shape.model_len:,} tokens", _counts(result.max_concurrency, digits=1)),
+        ("tokens", _counts(result.engine_tokens)),
+        *([("tokens of a rank", f"{_counts(result.kv_tokens)}, each of {result.ranks} data-parallel ranks")] if result.ranks > 1 else []),
+        (f"requests of {shape.model_len:,} tokens", _counts(result.engine_concurrency, digits=1)),
         ("longest request", f"{result.longest_fitting:,} tokens"),
     ]
     if result.fits is not Fit.FITS:

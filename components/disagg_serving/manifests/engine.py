@@ -10,7 +10,11 @@ from ..planning.shapes import Group, Served, block_size_of
 from ..planning.startup import startup_budget_seconds
 
 MASTER_PORT = 29501
+DATA_PARALLEL_PORT = 29550
+"""Where the leader waits for the engines of data-parallel ranks on other nodes."""
 SIDE_CHANNEL_PORT = 5600
+"""Of data-parallel rank 0; vLLM itself adds the rank, counted over all pods of the engine."""
+DEFAULT_BACKEND = "allgather_reducescatter"
 PRE_STOP_SECONDS = 20
 """vLLM answers new requests with 500 while it drains, so traffic must have moved away before SIGTERM."""
 GRACE_MARGIN_SECONDS = 15
@@ -84,6 +88,7 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
     ]
     optional = {
         "--pipeline-parallel-size": role.pipeline_parallel if role.pipeline_parallel > 1 else None,
+        "--data-parallel-size": role.data_parallel if role.data_parallel > 1 else None,
         "--revision": model.weights.revision if served.weights_uri is None else None,
         "--dtype": model.dtype if model.dtype != "auto" else None,
         "--kv-cache-dtype": model.kv_cache_dtype if model.kv_cache_dtype != "auto" else None,
@@ -96,6 +101,8 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
         args += ["--load-format=runai_streamer", "--model-loader-extra-config=" + _json(streamer_config(group))]
     if role.expert_parallel:
         args.append("--enable-expert-parallel")
+        if role.data_parallel > 1:
+            args.append(f"--all2all-backend={role.all2all_backend or DEFAULT_BACKEND}")
     if model.speculative:
         args.append("--speculative-config=" + _json(model.speculative.model_dump()))
     if model.disaggregated:
@@ -104,13 +111,17 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
     if group.size > 1:
         args += ["--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)"]
         args.append(f"--master-port={MASTER_PORT}")
+        if role.data_parallel > 1:
+            # the leader listens there, and a listener on a name fails with some builds of ZMQ (kserve#5155)
+            address = "LWS_LEADER_ADDRESS" if worker else "VLLM_HOST_IP"
+            args += [f"--data-parallel-address=$({address})", f"--data-parallel-rpc-port={DATA_PARALLEL_PORT}"]
     args.append("--headless" if worker else f"--port={group.engine_port}")
     return args
 
 
 def streamer_config(group: Group) -> dict[str, Any]:
-    """Settings of the Run:ai streamer; ranks of one pod share the reading, over several nodes that is not known to work."""
-    shared = group.size == 1 and group.spec.tensor_parallel > 1
+    """Settings of the Run:ai streamer; ranks of one pod share the reading, over nodes or data-parallel ranks that is not known to work."""
+    shared = group.size == 1 and group.spec.tensor_parallel > 1 and group.spec.data_parallel == 1
     return {"concurrency": STREAMER_CONCURRENCY, **({"distributed": True} if shared else {})}
 
 

@@ -45,7 +45,8 @@ def situation_of(layout: Layout, served: Served) -> Situation | None:
     workload = Workload(work.input_tokens, work.output_tokens, work.prefix_hit)
     split = Split(_side(prefill), _side(decode))
     rates = _rates(prefill, decode, workload)
-    room: Headroom | None = headroom(split, rates, workload, work.requests_per_second) if rates else None
+    queues = prefill.spec.replicas * prefill.spec.data_parallel
+    room: Headroom | None = headroom(split, rates, workload, work.requests_per_second, queues) if rates else None
     return Situation(workload, _nodes((prefill, decode)), split, rates, room, _transfer(prefill, decode, workload, work.requests_per_second))
 
 
@@ -113,7 +114,8 @@ def _transfer(prefill: Group, decode: Group, workload: Workload, wanted: float) 
     shards = 1 if facts.mla is not None else min(prefill.spec.tensor_parallel, facts.kv_heads)
     copies = mla_copies(tp) if facts.mla is not None else head_copies(facts.kv_heads, tp)
     kv = kv_bytes(workload, found.kv_bytes_per_token_per_gpu * shards, copies)
-    ends = [Endpoint(g.instance, g.replicas, world_size(g.spec)) for g in (prefill, decode)]
+    # one request's KV is on one data-parallel rank
+    ends = [Endpoint(g.instance, g.replicas * g.spec.data_parallel, world_size(g.spec) // g.spec.data_parallel) for g in (prefill, decode)]
     return kv_transfer(kv, ends[0], ends[1], wanted, efa_in_pods=prefill.uses_efa and decode.uses_efa)
 
 

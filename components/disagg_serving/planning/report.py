@@ -21,6 +21,7 @@ def shape_of(group: Group) -> EngineShape:
         gpu_memory_gib=group.instance.gpu.memory_gib_torch,
         tensor_parallel=role.tensor_parallel,
         pipeline_parallel=role.pipeline_parallel,
+        data_parallel=role.data_parallel,
         expert_parallel=role.expert_parallel,
         nodes=group.size,
         max_model_len=served.max_model_len,
@@ -31,6 +32,7 @@ def shape_of(group: Group) -> EngineShape:
         max_num_seqs=role.max_num_seqs,
         speculative=model.speculative is not None,
         nixl=model.disaggregated,
+        all2all_backend=role.all2all_backend,
         calibration=Calibration(
             measured.weights_gib,
             measured.kv_cache_gib,
@@ -72,7 +74,7 @@ def _at_workload(group: Group, result: Capacity) -> dict[str, Any]:
 
 
 def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:
-    """One capacity entry: GiB a GPU, bytes a token and GPU, tokens and requests of one engine, with error bars."""
+    """One capacity entry: GiB a GPU, bytes a token and GPU, tokens and requests of one engine with all its ranks, with error bars."""
     return {
         "model": model,
         "role": role,
@@ -83,8 +85,8 @@ def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:
             "kvGiB": result.kv_gib.as_dict(),
         },
         "kvBytesPerTokenPerGpu": result.kv_bytes_per_token_per_gpu,
-        "kvTokens": result.kv_tokens.as_dict(),
-        "maxConcurrency": result.max_concurrency.as_dict(),
+        "kvTokens": result.engine_tokens.as_dict(),
+        "maxConcurrency": result.engine_concurrency.as_dict(),
         "fits": str(result.fits),
         "longestRequest": result.longest_fitting,
     }

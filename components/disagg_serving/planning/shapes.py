@@ -227,8 +227,14 @@ def room_of(instance: Instance) -> Requests:
 
 
 def world_size(role: RoleSpec) -> int:
-    """GPUs of one engine."""
-    return role.tensor_parallel * role.pipeline_parallel
+    """GPUs of one engine, all its data-parallel ranks together."""
+    return role.tensor_parallel * role.pipeline_parallel * role.data_parallel
+
+
+def fills(gpus: int, rank: int, ranks: int = 1) -> bool:
+    """Whether `ranks` data-parallel ranks of `rank` GPUs divide a node of `gpus` or fill whole ones, and none lies across a node's edge."""
+    whole = gpus % (rank * ranks) == 0 or (rank * ranks) % gpus == 0
+    return whole and (gpus % rank == 0 or rank % gpus == 0)
 
 
 def group_size(role: RoleSpec, instance: Instance) -> int:

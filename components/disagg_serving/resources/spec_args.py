@@ -414,8 +414,14 @@ class RoleSpecArgs(TypedDict):
     pipeline_parallel: NotRequired[int]
     """Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."""
 
+    data_parallel: NotRequired[int]
+    """Copies of attention in one engine, each with tensorParallel x pipelineParallel GPUs and a KV cache of its own, that share the experts (MoE). One engine of tensorParallel 8 and dataParallel 2 takes 16 GPUs. Default: 1."""
+
     expert_parallel: NotRequired[bool]
     """Give each GPU whole experts instead of a slice of each (MoE). Default: false."""
+
+    all2all_backend: NotRequired[str]
+    """How GPUs exchange tokens for whole experts (--all2all-backend), with dataParallel and expertParallel. Default: allgather_reducescatter, which works on every network."""
 
     capacity: NotRequired[CapacitySpecArgs]
     """Where the nodes come from. Default: on demand."""

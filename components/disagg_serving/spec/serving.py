@@ -14,6 +14,10 @@ from .measured import CalibrationSpec, RateSpec
 from .weights import WeightsSpec, Word
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
+All2AllBackend = Literal[
+    "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency", "deepep_v2", "nixl_ep", "moonep", "flashinfer_nvlink_one_sided",
+    "flashinfer_nvlink_two_sided", "pplx", "naive",
+]  # fmt: skip
 KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]
 LabelValue = Annotated[Text, form(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", "a label value: letters, digits, -, _ and ."), Field(max_length=63)]
 Place = Annotated[Text, form(r"^[A-Za-z0-9/.][^\s]*$", "a repository, path or URI without spaces")]
@@ -60,7 +64,18 @@ class RoleSpec(Spec):
     pipeline_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(
         1, description="Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."
     )
+    data_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(
+        1,
+        description="Copies of attention in one engine, each with tensorParallel x pipelineParallel GPUs and a KV cache of its own, that share the "
+        "experts (MoE). One engine of tensorParallel 8 and dataParallel 2 takes 16 GPUs. Default: 1.",
+    )
     expert_parallel: bool = Field(False, description="Give each GPU whole experts instead of a slice of each (MoE). Default: false.")
+    all2all_backend: All2AllBackend | None = Field(
+        None,
+        alias="all2allBackend",
+        description="How GPUs exchange tokens for whole experts (--all2all-backend), with dataParallel and expertParallel. Default: "
+        "allgather_reducescatter, which works on every network.",
+    )
     capacity: CapacitySpec = Field(default={}, validate_default=True, description="Where the nodes come from. Default: on demand.")
     gpu_memory_utilization: Fraction | None = Field(
         None, description="Share of GPU memory that vLLM may use on this role. Default: the model's gpuMemoryUtilization."

@@ -187,15 +187,17 @@ class Headroom:
         return self.utilisation >= 1
 
 
-def headroom(split: Split, rates: Rates, workload: Workload, wanted: float) -> Headroom:
+def headroom(split: Split, rates: Rates, workload: Workload, wanted: float, prefill_queues: int | None = None) -> Headroom:
     """Utilisation of both roles at `wanted` requests a second, the mean wait of a prompt (None when overloaded), and the rates at `TARGETS`.
+
+    `prefill_queues` counts engines, or ranks with data parallelism, each of which calculates a prompt by itself. Default: engines.
 
     Rates that are only known to be at least so high give a utilisation that is at most so high.
     """
     if not (wanted >= 0 and math.isfinite(wanted)):
         raise BalanceError(f"{wanted:g} requests/s: it cannot be negative")
     prefill, decode = role_requests(split, rates, workload)
-    service = split.prefill.workers / prefill
+    service = (prefill_queues or split.prefill.workers) / prefill
     factor = waiting_factor(wanted / prefill)
     wait = service * factor if math.isfinite(factor) else None
     targets = tuple((target, target * min(prefill, decode)) for target in TARGETS)

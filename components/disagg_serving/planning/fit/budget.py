@@ -21,7 +21,7 @@ def overhead_parts(shape: EngineShape, stage: Stage) -> dict[str, Bars]:
     """The parts of the overhead of one GPU of a stage, by name."""
     version = shape.engine_version
     parts: dict[str, Bars] = {}
-    if shape.wide_experts:
+    if shape.deep_ep:
         parts["wide expert parallelism"] = constant("wideExpertsGiB", version)
     else:
         parts["activation"] = activation(shape, stage)

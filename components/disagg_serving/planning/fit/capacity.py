@@ -27,7 +27,9 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True)
 class Capacity:
-    """The memory of one engine. GiB are of one GPU, the tightest rank; tokens and requests are of one engine replica, as vLLM prints them.
+    """The memory of one engine. GiB are of one GPU, the tightest rank; tokens and requests are of one data-parallel rank, as each prints them.
+
+    An engine has `ranks` of them, each with a KV cache of its own: `engine_tokens`, `engine_concurrency` and `concurrency_at` count all.
 
     `kv_bytes_per_token_per_gpu` is what a token more costs on the fullest pipeline stage (bytes), `kv_tokens` whole tokens floored to
     blocks, `max_concurrency` requests of the longest length (blocks / blocks of one request), `longest_fitting` tokens of the longest single
@@ -49,10 +51,21 @@ class Capacity:
     blocks: Bars
     plan: KvPlan
     stage: int = 0
+    ranks: int = 1
+
+    @property
+    def engine_tokens(self) -> Bars:
+        """Tokens that all ranks of the engine hold together."""
+        return self.kv_tokens.times(self.ranks)
+
+    @property
+    def engine_concurrency(self) -> Bars:
+        """Requests of the longest length that all ranks of the engine hold together."""
+        return self.max_concurrency.times(self.ranks)
 
     def concurrency_at(self, tokens: int) -> Bars:
-        """Requests of so many tokens (prompt and answer, 1 and more) that the cache holds at once."""
-        return self.blocks.times(1 / self.plan.blocks_of(max(1, tokens)))
+        """Requests of so many tokens (prompt and answer, 1 and more) that the engine holds at once."""
+        return self.blocks.times(self.ranks / self.plan.blocks_of(max(1, tokens)))
 
     def missing_gib(self, tokens: int) -> Bars:
         """GiB of one GPU that are missing for a request of so many tokens; 0 where it fits."""
@@ -125,6 +138,7 @@ def capacity(shape: EngineShape) -> Capacity:
         blocks=blocks,
         plan=plan,
         stage=tightest,
+        ranks=shape.data_parallel,
     )
 
 

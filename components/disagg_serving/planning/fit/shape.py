@@ -16,7 +16,7 @@ BLACKWELL_GIB = 160
 """GPUs of the catalogue with more memory than this (as torch sees it) are Blackwell; vLLM's own defaults change at the same size."""
 KV_DTYPES = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
 WIDE_RANKS = 8
-"""From so many ranks on, experts over data-parallel engines count as wide EP, whose buffers are a class of their own."""
+"""From so many ranks on, experts over data-parallel engines count as wide EP, whose error bars and DeepEP buffers are a class of their own."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,9 @@ class EngineShape:
 
     `gpu_memory_gib` is what torch sees of one GPU (catalogue: memoryGiBTorch), `max_model_len` the longest sequence in tokens (None: the
     model's context), `nodes` the nodes that one engine spans, `speculative` whether the model's own MTP layers draft, `nixl` whether the
-    engine moves KV over NIXL. None of `block_size`, `max_num_batched_tokens` and `max_num_seqs` means vLLM's default; None of `blackwell`
-    means that the GPU's memory tells. Raises SpecError for numbers that no engine has.
+    engine moves KV over NIXL, `all2all_backend` how whole experts exchange tokens (DeepEP keeps buffers for it). None of `block_size`,
+    `max_num_batched_tokens` and `max_num_seqs` means vLLM's default; None of `blackwell` means that the GPU's memory tells.
+    Raises SpecError for numbers that no engine has.
     """
 
     facts: Model
@@ -45,6 +46,7 @@ class EngineShape:
     max_num_batched_tokens: int | None = None
     speculative: bool = False
     nixl: bool = False
+    all2all_backend: str | None = None
     calibration: Calibration | None = None
     max_num_seqs: int | None = None
     blackwell: bool | None = None
@@ -115,7 +117,17 @@ class EngineShape:
     @property
     def wide_experts(self) -> bool:
         """Whether it is wide EP: whole experts over many data-parallel ranks."""
-        return self.facts.moe is not None and self.expert_parallel and self.data_parallel > 1 and self.expert_ranks >= WIDE_RANKS
+        return self.shares_experts and self.expert_ranks >= WIDE_RANKS
+
+    @property
+    def deep_ep(self) -> bool:
+        """Whether wide EP keeps the buffers of DeepEP."""
+        return self.wide_experts and (self.all2all_backend or "").startswith("deepep")
+
+    @property
+    def shares_experts(self) -> bool:
+        """Whether data-parallel ranks share whole experts; where tensor parallelism splits them too, tokens are dealt out to its GPUs."""
+        return self.facts.moe is not None and self.expert_parallel and self.data_parallel > 1
 
 
 def unknown_architecture(facts: Model) -> Finding | None:

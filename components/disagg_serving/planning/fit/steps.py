@@ -55,6 +55,9 @@ def explain(shape: EngineShape, plan: KvPlan, f: Figures) -> tuple[Step, ...]:
             _range(f.concurrency, "requests"),
         ),
     ]
+    if shape.data_parallel > 1:
+        ranks = f"{shape.data_parallel} data-parallel ranks x {f.tokens.mid:,.0f}"
+        steps.append(Step("tokens of the engine", ranks, _range(f.tokens.times(shape.data_parallel), "tokens", 0)))
     if record and record.tokens:
         calculated = plan.tokens_of(int(record.kv_gib * GIB / plan.block_bytes[f.number]), record.max_model_len or length)
         off = f"{calculated / record.tokens - 1:+.1%}"

@@ -117,7 +117,7 @@ def weight_parts(shape: EngineShape, stage: Stage, precision: Precision | None =
     parts = {
         "attention": layers * _attention(shape, p),
         "indexers": indexer_layers(facts, stage) * _indexer(shape, p),
-        "dense layers": dense * 3 * h * facts.intermediate_size * p.mlp / _mlp_ranks(shape),
+        "dense layers": dense * 3 * h * facts.intermediate_size * p.mlp / shape.tensor_parallel,
         "experts": (layers - dense) * _experts(shape, p, widest=widest),
         "embeddings and head": table * tables,
         # the projection of embedding and hidden state; the embedding is shared only while one stage has both
@@ -155,12 +155,6 @@ def _indexer(shape: EngineShape, p: Precision) -> float:
     return queries + facts.hidden_size * (i.head_dim * keys + i.heads * BF16)
 
 
-def _mlp_ranks(shape: EngineShape) -> int:
-    """GPUs that share a dense MLP or shared experts: none where tokens are split over them instead (vllm: use_sequence_parallel_moe)."""
-    whole = shape.facts.moe is not None and shape.expert_parallel and shape.data_parallel > 1
-    return 1 if whole else shape.tensor_parallel
-
-
 def _experts(shape: EngineShape, p: Precision, *, widest: bool) -> float:
     """Routed and shared experts and the router of one layer. Whole experts are counted for the rank with most of them."""
     facts = shape.facts
@@ -171,7 +165,8 @@ def _experts(shape: EngineShape, p: Precision, *, widest: bool) -> float:
     held = math.ceil(moe.experts / ranks) if shape.expert_parallel else moe.experts
     inner = moe.intermediate_size / slices
     one = _mxfp4_expert(shape, h, inner, widest=widest) if facts.weight_dtype == "mxfp4" else 3 * h * inner * p.experts
-    shared = moe.shared_experts * 3 * h * moe.intermediate_size * p.mlp / _mlp_ranks(shape)
+    # whole on each GPU where tokens are dealt out over them instead (vllm: use_sequence_parallel_moe); dense layers never are
+    shared = moe.shared_experts * 3 * h * moe.intermediate_size * p.mlp / (1 if shape.shares_experts else shape.tensor_parallel)
     return held * one + shared + moe.experts * h * BF16
 
 

@@ -18,7 +18,10 @@ OWNED_FLAGS = frozenset(
     --gpu-memory-utilization --block-size --dtype --kv-cache-dtype --shutdown-timeout --kv-transfer-config --host --port --nnodes -n
     --node-rank -r --master-addr --master-port --headless --revision --speculative-config --max-num-batched-tokens --max-num-seqs
     --disable-access-log-for-endpoints --load-format --model-loader-extra-config --download-dir
-    --data-parallel-size -dp --api-key --distributed-executor-backend --kv-events-config --config
+    --data-parallel-size -dp --data-parallel-size-local --data-parallel-rank --data-parallel-start-rank
+    --data-parallel-address --data-parallel-rpc-port --data-parallel-backend --data-parallel-hybrid-lb
+    --data-parallel-external-lb --data-parallel-multi-port-external-lb --data-parallel-supervisor-port --all2all-backend
+    --api-key --distributed-executor-backend --kv-events-config --config
     """.split()  # noqa: SIM905 (reads better than one flag a line)
 )
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
@@ -45,7 +48,8 @@ OWNED_ENV = frozenset(
         "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_HOST_IP", "VLLM_ENGINE_READY_TIMEOUT_S", "HF_HOME", "HF_TOKEN", "USER",
         "VLLM_NO_USAGE_STATS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "FI_PROVIDER", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "HF_HUB_OFFLINE", "AWS_REGION", "AWS_DEFAULT_REGION",
-        "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX",
+        "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "VLLM_ALL2ALL_BACKEND",
+        "VLLM_DP_SIZE", "VLLM_DP_RANK", "VLLM_DP_RANK_LOCAL", "VLLM_DP_MASTER_IP", "VLLM_DP_MASTER_PORT",
     }
 )  # fmt: skip
 

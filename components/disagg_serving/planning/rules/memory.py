@@ -66,13 +66,14 @@ def context_fit(s: Subject) -> Iterator[Fault]:
             continue
         longest, path = group.served.max_model_len, f"{group.served.path}.maxModelLen"
         sure, likely = (n // BLOCK * BLOCK for n in (found.surely_fitting, found.longest_fitting))
+        where = f"of {group.role} holds{' in a data-parallel rank' if found.ranks > 1 else ''}"
         tokens = f"{found.kv_tokens.low:,.0f} to {found.kv_tokens.high:,.0f} tokens at {found.kv_bytes_per_token_per_gpu:,} bytes a GPU"
         allowed = f"at most {likely:,}, surely {sure:,}" if sure else f"at most {likely:,}" if likely else "; ".join(_alternatives(s, group))
         if found.fits is Fit.NO:
-            message = f"is more than the KV cache of {group.role} holds: {tokens}"
+            message = f"is more than the KV cache {where}: {tokens}"
             yield Fault(path, message, longest, allowed, _shorter(s, group, sure or likely))
         elif found.kv_gib.low > 0:
-            message = f"may be more than the KV cache of {group.role} holds: {tokens}"
+            message = f"may be more than the KV cache {where}: {tokens}"
             yield Fault(path, message, longest, allowed, _shorter(s, group, sure or likely), Level.WARNING)
 
 
@@ -91,12 +92,24 @@ def memory_margin(s: Subject) -> Iterator[Fault]:
 
 @rule("latent-copies", Level.INFO, Stage.LAYOUT, "vLLM: tensor parallelism keeps the whole latent on each GPU")
 def latent_copies(s: Subject) -> Iterator[Fault]:
-    """With multi-head latent attention, tensor parallelism does not make KV cache: each GPU keeps a copy, pipeline stages share it."""
+    """With multi-head latent attention, tensor parallelism does not make KV cache: each GPU keeps a copy; ranks and stages share it out."""
     for group, found in _calculated(s):
         tp = group.spec.tensor_parallel
         if group.served.facts.mla is not None and tp > 1 and found.kv_gib.mid > 0:
-            message = f"keeps {tp} copies of each token's latent: {found.kv_tokens.mid:,.0f} tokens an engine"
-            yield Fault(f"{group.path}.tensorParallel", message, tp, "", "pipeline stages (server) or data parallelism with experts hold more")
+            message = f"keeps {tp} copies of each token's latent: {found.engine_tokens.mid:,.0f} tokens an engine"
+            yield Fault(f"{group.path}.tensorParallel", message, tp, "", _more_ranks(group, found))
+
+
+def _more_ranks(group: Group, now: Capacity) -> str:
+    """The same GPUs with fewer copies, as data-parallel ranks, if that is sure to hold the longest request and holds more tokens."""
+    role = group.spec
+    for tp in (n for n in (1, 2, 4, 8) if n < role.tensor_parallel and role.pipeline_parallel == 1 and role.tensor_parallel % n == 0):
+        ranks = role.tensor_parallel // tp * role.data_parallel
+        changed = {"tensor_parallel": tp, "data_parallel": ranks, "expert_parallel": True, "calibration": None}
+        found = capacity_of(replace(group, spec=role.model_copy(update=changed)))
+        if found is not None and found.fits is Fit.FITS and found.engine_tokens.mid > now.engine_tokens.mid:
+            return f"tensorParallel {tp}, dataParallel {ranks} and expertParallel: true hold {found.engine_tokens.mid:,.0f} on the same GPUs"
+    return "pipeline stages share them out" if group.role == "server" and role.pipeline_parallel == 1 else ""
 
 
 def _calculated(s: Subject) -> Iterator[tuple[Group, Capacity]]:
@@ -114,15 +127,22 @@ def _alternatives(s: Subject, group: Group) -> list[str]:
         instance = s.catalog.instances[name]
         gpus, price = instance.gpu.count, instance.on_demand or instance.capacity_block
         sizes = [n for n in (1, 2, 4, 8, 16) if (n <= gpus and gpus % n == 0) or (n % gpus == 0 and gpus >= WHOLE_NODE)]
-        stages = [(gpus, 2)] if group.role == "server" and gpus >= WHOLE_NODE else []
-        for tp, pp in [*((n, 1) for n in sizes), *stages]:
-            changed = {"instance_type": name, "tensor_parallel": tp, "pipeline_parallel": pp, "calibration": None}
-            if name in found or (name, tp, pp) == (group.spec.instance_type, group.spec.tensor_parallel, group.spec.pipeline_parallel):
+        wide = gpus >= WHOLE_NODE
+        stages = [(gpus, 2, 1)] if group.role == "server" and wide else []
+        ranks = [(gpus, 1, 2)] if group.served.facts.moe is not None and wide else []
+        inside, across = ([(n, 1, 1) for n in sizes if (n <= gpus) is whole] for whole in (True, False))
+        # a layer that is cut over nodes waits for the network twice, so ranks come first
+        for tp, pp, dp in [*inside, *ranks, *across, *stages]:
+            changed: dict[str, object] = {"tensor_parallel": tp, "pipeline_parallel": pp, "data_parallel": dp, "instance_type": name}
+            if name in found or all(getattr(group.spec, field) == value for field, value in changed.items()):
                 continue
+            changed |= {"calibration": None, "all2all_backend": group.spec.all2all_backend if dp > 1 else None}
+            changed |= {"expert_parallel": True} if dp > 1 else {}
             moved = next((m for m in ([group.role], list(group.served.spec.roles)) if _passes(s, group, changed, m, kept)), None)
             if moved:
-                cost = (price.usd_per_hour if price else 1000.0) * tp * pp / gpus
-                text = f"tensorParallel {tp}{f' with pipelineParallel {pp}' if pp > 1 else ''} on {name}{' in both roles' if len(moved) > 1 else ''}"
+                cost = (price.usd_per_hour if price else 1000.0) * tp * pp * dp / gpus
+                more = f" with pipelineParallel {pp}" if pp > 1 else f" with dataParallel {dp} and expertParallel" if dp > 1 else ""
+                text = f"tensorParallel {tp}{more} on {name}{' in both roles' if len(moved) > 1 else ''}"
                 found[name] = (name != group.spec.instance_type, cost, text)
     return [text for _, _, text in sorted(found.values())]
 

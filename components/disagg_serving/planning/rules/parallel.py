@@ -7,16 +7,11 @@ from collections.abc import Iterator
 from ...catalog import Instance, Model
 from ...errors import Level
 from ...spec.serving import RoleName
-from ..shapes import Served, group_size
-from .engine import names
+from ..shapes import Served, fills, world_size
 from .registry import Fault, Stage, Subject, rule
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Tensor-parallel sizes that are proposed."""
-SLOW_BACKENDS = ("deepep", "pplx", "flashinfer", "moonep")
-"""All-to-all backends that need InfiniBand or NVLink between nodes, by how their names begin."""
-BACKEND_FLAG, BACKEND_VARIABLE, IBGDA_VARIABLE = "--all2all-backend", "VLLM_ALL2ALL_BACKEND", "NVSHMEM_IB_ENABLE_IBGDA"
-OFF = frozenset({"0", "false", "no", "off"})
 
 
 @rule("pd-tensor-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: nixl/base_worker.py, heterogeneous tensor parallelism; llm-d PR#2187")
@@ -49,25 +44,17 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
 def fp8_blocks(s: Subject) -> Iterator[Fault]:
     """Block-quantised FP8 is cut at whole blocks of 128: dense layers and shared experts by tensorParallel, routed ones unless they stay whole."""
     for served, _name, role, path in s.roles():
-        tp, facts = role.tensor_parallel, served.facts
-        cut = cut_blocks(facts, tp, whole=role.expert_parallel)
+        tp, dp, facts = role.tensor_parallel, role.data_parallel, served.facts
+        cut = cut_blocks(facts, tp, dp, whole=role.expert_parallel)
         if not cut:
             continue
-        fitting = [n for n in SIZES if not cut_blocks(facts, n, whole=role.expert_parallel)]
-        lower = f"use {max(n for n in fitting if n <= tp)}"
-        helps = not role.expert_parallel and facts.moe is not None and facts.moe.experts % tp == 0 and not cut_blocks(facts, tp, whole=True)
-        message = f"cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
-        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), f"set expertParallel: true, or {lower}" if helps else lower)
-
-
-@rule("experts", Level.ERROR, Stage.FORM, "vLLM: expert parallelism gives each GPU whole experts")
-def experts(s: Subject) -> Iterator[Fault]:
-    """With expert parallelism the GPUs of an engine divide the experts."""
-    for served, _name, role, path in s.roles():
-        moe = served.facts.moe
-        if moe and role.expert_parallel and moe.experts % role.tensor_parallel:
-            fitting = [n for n in range(1, 65) if moe.experts % n == 0]
-            yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", role.tensor_parallel, _list(fitting))
+        fitting = [n for n in SIZES if not cut_blocks(facts, n, dp, whole=role.expert_parallel)]
+        below = [n for n in fitting if n <= tp]
+        ways = [f"use {max(below)}"] if below else []
+        if not role.expert_parallel and facts.moe is not None and facts.moe.experts % (tp * dp) == 0 and not cut_blocks(facts, tp, dp, whole=True):
+            ways.insert(0, "set expertParallel: true")
+        message = f"{f'with dataParallel {dp} ' if dp > 1 else ''}cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
+        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), ", or ".join(ways))
 
 
 @rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")
@@ -89,28 +76,12 @@ def pipeline_speculative(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.pipelineParallel", message, role.pipeline_parallel, "1", "try it before you rely on it, or remove speculative")
 
 
-@rule("all-to-all", Level.ERROR, Stage.FORM, "vLLM: --all2all-backend; DeepEP and pplx need InfiniBand, EFA images carry a fork of DeepEP")
-def all_to_all(s: Subject) -> Iterator[Fault]:
-    """Over nodes, experts exchange tokens by a backend that works on EFA with this image."""
-    for served in s.served:
-        if not any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items()):
-            continue
-        for place, backend in _backends(served):
-            value = backend.lower()
-            if value.startswith(SLOW_BACKENDS) and not (served.engine.deep_ep and value.startswith("deepep")):
-                message = "needs InfiniBand or an image with DeepEP for EFA"
-                yield Fault(f"{served.path}.{place}", message, backend, "allgather_reducescatter", f"use it, or leave the {_kind(place)} out")
-        direct = served.spec.extra_env.get(IBGDA_VARIABLE)
-        if direct is not None and direct.lower() not in OFF:
-            yield Fault(f"{served.path}.extraEnv.{IBGDA_VARIABLE}", "needs InfiniBand, which no EFA card is", direct, "0", "leave the variable out")
-
-
 @rule("efa-alignment", Level.INFO, Stage.FORM, "AWS: EKS user guide, device management for EFA: no alignment on Bottlerocket, which Auto Mode runs")
 def efa_alignment(s: Subject) -> Iterator[Fault]:
     """Pods smaller than a node may get EFA devices that are not next to their GPUs; KV then crosses the CPU's interconnect."""
     for served, name, role, path in s.roles():
         gpus = served.instances[name].gpu.count
-        if name != "server" and s.spec.makes_pools and role.tensor_parallel < gpus:
+        if name != "server" and s.spec.makes_pools and world_size(role) < gpus:
             message = (
                 f"makes pods smaller than a node, whose EFA devices Auto Mode does not choose by their GPUs: transfers may be slower on {gpus} GPUs"
             )
@@ -118,43 +89,34 @@ def efa_alignment(s: Subject) -> Iterator[Fault]:
             return
 
 
-def cut_blocks(facts: Model, tp: int, *, whole: bool) -> list[str]:
-    """What so many GPUs cut inside a block that shares a scale; `whole` experts are not cut."""
+def cut_blocks(facts: Model, tp: int, dp: int = 1, *, whole: bool) -> list[str]:
+    """What so many GPUs cut inside a block that shares a scale.
+
+    `whole` experts are not cut, nor are shared ones that data-parallel ranks then keep whole; sliced experts are cut over all `dp` ranks.
+    """
     moe, block = facts.moe, facts.weight_block
-    if block is None or tp == 1:
+    if block is None:
         return []
     parts = {
-        "routed experts": moe.intermediate_size if moe and not whole else 0,
-        "shared experts": moe.shared_experts * moe.intermediate_size if moe else 0,
-        "dense layers": facts.intermediate_size if moe is None or moe.dense_layers else 0,
+        "routed experts": (moe.intermediate_size if moe and not whole else 0, tp * dp),
+        "shared experts": (moe.shared_experts * moe.intermediate_size if moe and not (whole and dp > 1) else 0, tp),
+        "dense layers": (facts.intermediate_size if moe is None or moe.dense_layers else 0, tp),
     }
-    return [f"the {columns} columns of the {what}" for what, columns in parts.items() if columns % (block * tp)]
+    return [f"the {columns} columns of the {what}" for what, (columns, slices) in parts.items() if slices > 1 and columns % (block * slices)]
 
 
 def engine_sizes(served: Served, name: RoleName, instance: Instance | None = None) -> list[int]:
-    """Tensor-parallel sizes by which the model can be cut, and which divide a node of the role or fill whole ones."""
-    facts, whole = served.facts, served.spec.roles[name].expert_parallel
+    """Tensor-parallel sizes by which the model can be cut, and which with the role's dataParallel divide a node or fill whole ones."""
+    facts, role = served.facts, served.spec.roles[name]
+    whole, dp = role.expert_parallel, role.data_parallel
     gpus = (instance or served.instances[name]).gpu.count
 
     def fits(n: int) -> bool:
         heads = facts.attention_heads % n == 0 and (facts.mla is not None or facts.kv_heads % n == 0 or n % facts.kv_heads == 0)
-        experts = not (whole and facts.moe is not None and facts.moe.experts % n)
-        return heads and experts and (gpus % n == 0 or n % gpus == 0) and not cut_blocks(facts, n, whole=whole)
+        experts = not (whole and facts.moe is not None and facts.moe.experts % (n * dp))
+        return heads and experts and fills(gpus, n, dp) and not cut_blocks(facts, n, dp, whole=whole)
 
     return [n for n in SIZES if fits(n)]
-
-
-def _backends(served: Served) -> Iterator[tuple[str, str]]:
-    """Places and names of all-to-all backends that flags and variables ask for."""
-    for j, arg in enumerate(served.spec.extra_args):
-        if names(arg, BACKEND_FLAG):
-            yield f"extraArgs[{j}]", arg.partition("=")[2]
-    if BACKEND_VARIABLE in served.spec.extra_env:
-        yield f"extraEnv.{BACKEND_VARIABLE}", served.spec.extra_env[BACKEND_VARIABLE]
-
-
-def _kind(place: str) -> str:
-    return "flag" if place.startswith("extraArgs") else "variable"
 
 
 def _fitting(served: Served, sizes: list[int], prefill: int) -> list[int]:

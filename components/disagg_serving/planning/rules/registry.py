@@ -103,6 +103,7 @@ _ALWAYS = (
     "capacity",
     "engine",
     "environment",
+    "experts",
     "gateway",
     "memory",
     "observability",

@@ -12,13 +12,15 @@ from ...spec.serving import RoleName
 from ..fit import EngineShape, Fit
 from ..fit.kv import block_size, layer_bytes
 from ..report import capacity_of, shape_of
-from ..shapes import Group, Served, build_group, world_size
+from ..shapes import Group, Served, build_group, fills, world_size
 from .engine import names
 from .parallel import engine_sizes
 from .registry import Fault, Stage, Subject, rule
 
 PROPOSED = 3
 """Alternatives that a message names at most."""
+RANKS = range(1, 65)
+"""Numbers of data-parallel ranks that are proposed."""
 
 
 @rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server", firm=True)
@@ -48,7 +50,7 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
     for served, name, role, path in s.roles():
         gpus = served.instances[name].gpu.count
         sizes = [n for n in range(1, gpus + 1) if gpus % n == 0]
-        world = world_size(role)
+        rank = role.tensor_parallel * role.pipeline_parallel
         if role.tensor_parallel <= gpus and role.tensor_parallel not in sizes:
             yield Fault(
                 f"{path}.tensorParallel", f"does not divide the {gpus} GPUs of {role.instance_type}", role.tensor_parallel, _list(sizes),
@@ -57,16 +59,20 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
         elif role.tensor_parallel > gpus and role.tensor_parallel % gpus:
             allowed = f"{_list(sizes)}, or a multiple of {gpus}"
             yield Fault(f"{path}.tensorParallel", f"fills no whole number of {role.instance_type} nodes", role.tensor_parallel, allowed)
-        elif world <= gpus and world not in sizes:
+        elif rank <= gpus and rank not in sizes:
             yield Fault(
-                f"{path}.pipelineParallel", f"with tensorParallel {role.tensor_parallel} makes {world} GPUs, which do not divide the node's {gpus}",
+                f"{path}.pipelineParallel", f"with tensorParallel {role.tensor_parallel} makes {rank} GPUs, which do not divide the node's {gpus}",
                 role.pipeline_parallel, _list([n // role.tensor_parallel for n in sizes if n % role.tensor_parallel == 0]),
             )  # fmt: skip
-        elif world > gpus and world % gpus:
+        elif rank > gpus and rank % gpus:
             yield Fault(
-                f"{path}.pipelineParallel", f"with tensorParallel {role.tensor_parallel} makes {world} GPUs, which fill no whole number of nodes",
+                f"{path}.pipelineParallel", f"with tensorParallel {role.tensor_parallel} makes {rank} GPUs, which fill no whole number of nodes",
                 role.pipeline_parallel, f"a number that makes a multiple of {gpus} GPUs",
             )  # fmt: skip
+        elif not fills(gpus, rank, role.data_parallel):
+            fitting = [n for n in RANKS if fills(gpus, rank, n)]
+            what = f"with ranks of {rank} GPUs makes {world_size(role)}, which neither divide a node's {gpus} GPUs nor fill whole nodes"
+            yield Fault(f"{path}.dataParallel", what, role.data_parallel, _list(fitting), _use(fitting, role.data_parallel))
 
 
 @rule("heads", Level.ERROR, Stage.FORM, "vLLM: attention heads are split over tensorParallel; vocabulary is padded to 64")
@@ -172,7 +178,7 @@ def _mover(prefill: Group, decode: Group) -> tuple[Group, Group]:
 def _whole(group: Group) -> EngineShape | None:
     """The shape of a group's engine on one GPU, so that what is left are differences of layout; None for figures that no engine has."""
     try:
-        return replace(shape_of(group), tensor_parallel=1, pipeline_parallel=1, calibration=None)
+        return replace(shape_of(group), tensor_parallel=1, pipeline_parallel=1, data_parallel=1, calibration=None)
     except SpecError:
         return None
 
