@@ -11,10 +11,10 @@ from ..planning.sources import located
 from ..spec import EnvironmentSpec
 from .gateway import build_load_balancer, router_chart
 from .lws import build_lws_base, lws_chart
-from .mirror import build_mirror_job
+from .mirror import build_mirror_jobs
 from .network_policy import build_policy_controller
 from .node_pools import NodeIdentity, build_node_class, build_node_pool
-from .serving import build_model_base, build_model_workloads, build_namespace
+from .serving import build_model_base, build_model_workloads, build_namespace, build_service
 
 COMPUTED = "<computed>"
 
@@ -27,10 +27,12 @@ def build_all(layout: Layout) -> list[dict[str, Any]]:
     objects += [build_node_pool(p, layout.settings) for p in layout.pools]
     objects += build_lws_base(spec.lws)
     for served in layout.served:
-        groups = layout.groups_of(served)
-        objects += [build_namespace(served, groups), *build_model_base(served, spec)]
-        objects += [build_mirror_job(served)] if served.spec.weights.mirror else []
-        objects += build_model_workloads(groups)
+        groups, pairs = layout.groups_of(served), [served, *layout.candidates_of(served)]
+        everyone = [g for pair in pairs for g in layout.groups_of(pair)]
+        objects += [build_namespace(served, everyone), *build_model_base(served, spec)]
+        objects += build_mirror_jobs(pairs)
+        objects += [build_service(g) for g in everyone]
+        objects += build_model_workloads(everyone)
         objects += [build_load_balancer(served, groups, spec)] if served.spec.gateway.enabled else []
     return objects
 

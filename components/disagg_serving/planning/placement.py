@@ -77,3 +77,9 @@ def place(layout: Layout) -> list[tuple[str, Pool | None, list[Node]]]:
     """All pools with their nodes, by name; the pool is None for nodes that we do not make."""
     made = {pool.name: pool for pool in layout.pools}
     return [(key, made.get(key), pack(groups)) for key, groups in by_pool(layout.groups).items()]
+
+
+def bounded(layout: Layout) -> list[tuple[str, list[Group], int]]:
+    """Pools that the program makes, by name, with their groups and the most nodes they may have."""
+    bounds = {pool.name: pool.max_nodes for pool in layout.pools}
+    return [(pool, groups, bounds[pool]) for pool, groups in by_pool(layout.groups).items() if pool in bounds]

@@ -11,6 +11,7 @@ from .network import ExistingNetworkSpec, NetworkSpec
 from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
 from .serving import (
+    CandidateSpec,
     CapacitySpec,
     ModelSpec,
     RoleSpec,
@@ -22,6 +23,7 @@ from .weights import S3WeightsSpec, WeightsSpec
 
 __all__ = [
     "CalibrationSpec",
+    "CandidateSpec",
     "CapacitySpec",
     "ClusterSpec",
     "DnsSpec",

@@ -199,12 +199,13 @@ def namespaces(s: Subject) -> Iterator[Fault]:
 @rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")
 def names_length(s: Subject) -> Iterator[Fault]:
     """A LeaderWorkerSet's name leaves room for what the controllers append (`-0-1` and a revision hash)."""
-    for i, model in enumerate(s.spec.models):
+    for of_pair, model in s.written():
         for role_name, role in model.roles.items():
-            suffix = "" if role_name == "server" else f"-{role_name}"
+            suffix = ("" if role_name == "server" else f"-{role_name}") + (f"-{model.generation}" if model.generation else "")
             limit = LWS_NAME_LIMIT - len(str(role.replicas - 1)) - len(suffix)
             if len(model.name) > limit:
-                yield Fault(f"models[{i}].name", f"is too long for the pods of {role_name}", model.name, f"at most {limit} characters", "shorten it")
+                whose = f"generation {model.generation}'s {role_name}" if model.generation else role_name
+                yield Fault(f"{of_pair}.name", f"is too long for the pods of {whose}", model.name, f"at most {limit} characters", "shorten it")
 
 
 @rule("cluster-name", Level.ERROR, Stage.FORM, "AWS: an IAM role's name has at most 64 characters")

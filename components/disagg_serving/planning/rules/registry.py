@@ -9,8 +9,9 @@ from typing import Any
 
 from ...catalog import Catalog
 from ...errors import Finding, Level
-from ...spec import EnvironmentSpec, RoleSpec
+from ...spec import EnvironmentSpec, ModelSpec, RoleSpec
 from ...spec.serving import RoleName
+from ..pairs import CANDIDATE, pairs_of
 from ..shapes import Layout, Served
 
 
@@ -48,6 +49,12 @@ class Subject:
         for served in self.served:
             for name, role in served.spec.roles.items():
                 yield served, name, role, f"{served.path}.{name}"
+
+    def written(self) -> Iterator[tuple[str, ModelSpec]]:
+        """Every pair of every model as its fields say, with its path; their names need not be known."""
+        for i, model in enumerate(self.spec.models):
+            for pair, candidate in pairs_of(model):
+                yield f"models[{i}]{CANDIDATE if candidate else ''}", pair
 
     def with_layout(self, layout: Layout) -> Subject:
         """The same subject for the layout stage."""
@@ -108,7 +115,7 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import balance, calibration, capacity, engine, environment, gateway, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    from . import balance, calibration, capacity, engine, environment, gateway, memory, parallel, roles, rollout, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
 
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
