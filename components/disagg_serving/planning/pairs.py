@@ -23,7 +23,7 @@ LOGS_ONLY = frozenset({"--enable-log-requests", "--disable-log-stats", "--disabl
 """Flags that change what is logged and nothing else. What another flag does to KV or to a prompt's tokens is not known here, so it counts."""
 LOG_VARIABLES = ("VLLM_LOGGING_", "NCCL_DEBUG")
 _SWITCHES = frozenset({"generation", "activate", "weights"})
-_OF_THE_WEIGHTS = ("weights.revision", "weights.s3.prefix")
+_OF_THE_WEIGHTS = ("weights", "weights.s3", "weights.revision", "weights.s3.prefix")
 
 
 def pairs_of(model: ModelSpec) -> list[tuple[ModelSpec, bool]]:
@@ -74,28 +74,37 @@ def identity_of(groups: Sequence[Group]) -> str:
     and served name are not in its hash, but one side's KV or requests would be wrong for the other. Tensor parallelism may differ.
     """
     served = groups[0].served
-    facts = [served.spec.generation, *(_in_common(served, groups) if served.spec.disaggregated else [])]
+    facts = [served.spec.generation, in_common(groups) if served.spec.disaggregated else {}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _in_common(served: Served, groups: Sequence[Group]) -> list[Any]:
-    model = served.spec
+def in_common(groups: Sequence[Group]) -> dict[str, Any]:
+    """What the roles of a pair must have in common, by the stack file's words."""
+    served, model = groups[0].served, groups[0].served.spec
     flags = [*served.facts.serve_flags, *model.extra_args]
-    return [
+    return {
         # the image itself, from wherever it is read
-        served.engine.image,
-        model.image_digest,
-        served.model_argument,
-        model.weights.revision,
-        model.served_model_name or model.name,
-        model.dtype,
-        model.kv_cache_dtype,
+        "engine": served.engine.image,
+        "imageDigest": model.image_digest,
+        "model": served.model_argument,
+        "weights.revision": model.weights.revision,
+        "servedModelName": model.served_model_name or model.name,
+        "dtype": model.dtype,
+        "kvCacheDtype": model.kv_cache_dtype,
+        "blockSize": sorted({block_size_of(g) or 0 for g in groups}),
         # another generation of GPUs may choose another attention backend
-        sorted({(block_size_of(g), g.instance.gpu.name[:1]) for g in groups}, key=str),
-        model.speculative.method if model.speculative else None,
-        [f for f in flags if f.split("=", maxsplit=1)[0] not in LOGS_ONLY],
-        {n: v for n, v in model.extra_env.items() if not n.startswith(LOG_VARIABLES)},
-    ]
+        "instanceType": sorted({g.instance.gpu.name[:1] for g in groups}),
+        "speculative.method": model.speculative.method if model.speculative else None,
+        "extraArgs": [f for f in flags if f.split("=", maxsplit=1)[0] not in LOGS_ONLY],
+        "extraEnv": {n: v for n, v in model.extra_env.items() if not n.startswith(LOG_VARIABLES)},
+    }
+
+
+def reads_kv(served: Served, prefill: int, decode: int) -> bool:
+    """Whether decode engines of `decode` GPUs can read what prefill engines of `prefill` GPUs wrote (vLLM 0.33: nixl/base_worker.py)."""
+    if max(prefill, decode) % min(prefill, decode):
+        return False
+    return prefill <= decode or served.facts.mla is not None or prefill <= served.facts.kv_heads
 
 
 def placed(findings: Iterable[Finding]) -> list[Finding]:
@@ -109,6 +118,6 @@ def placed(findings: Iterable[Finding]) -> list[Finding]:
 def _belonging(finding: Finding) -> Finding:
     model, candidate, key = finding.path.partition(f"{CANDIDATE}.")
     own = [field.alias or name for name, field in CandidateSpec.model_fields.items() if name != "weights"]
-    if not candidate or key.startswith((*own, *_OF_THE_WEIGHTS)):
+    if not candidate or key in _OF_THE_WEIGHTS or key.startswith(tuple(own)):
         return finding
     return replace(finding, path=f"{model}.{key}")

@@ -114,7 +114,7 @@ def pair_identity(s: Subject) -> Iterator[Fault]:
 
 
 def _compared(model: ModelSpec) -> dict[str, Any]:
-    measured = {"calibration": None, "measured_rates": []}
+    measured: dict[str, Any] = {"calibration": None, "measured_rates": []}
     whole = model.model_copy(update={n: r.model_copy(update=measured) for n, r in model.roles.items()})
     return {n: getattr(whole, n) for n in ModelSpec.model_fields if n not in _NOT_COMPARED}
 
