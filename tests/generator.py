@@ -134,6 +134,22 @@ class Generator:
         )
         return self.mostly(st.just({"enabled": False}) | merged(open_or_not, sized) | merged(plugged, open_or_not), *bad)
 
+    def candidate(self) -> st.SearchStrategy[Any]:
+        """The next revision, activated or not."""
+        changes = st.fixed_dictionaries(
+            {"generation": self.mostly(st.sampled_from(["b", "v2", "autumn"]), "decode", "B", "a-b", 2)},
+            optional={
+                "activate": st.booleans(),
+                "engine": st.sampled_from(["vllm-0.33.0-efa", "vllm-0.27.1-dlc"]),
+                "model": st.sampled_from(MODELS),
+                "maxModelLen": st.integers(1, 8192),
+                "extraArgs": self.mostly(st.just(["--seed=2"]), ["--port=1"]),
+                "weights": st.sampled_from([{"revision": "fedcba9876"}, {"s3": {"prefix": "next"}}]),
+                "speculative": st.none(),
+            },
+        )
+        return merged(changes, st.fixed_dictionaries({}) | self.sides())
+
     def model(self) -> st.SearchStrategy[dict[str, Any]]:
         """A model without its name."""
         return merged(
@@ -161,6 +177,7 @@ class Generator:
                 ),
                 speculative=st.just({"method": "mtp", "numSpeculativeTokens": 2}),
                 servedModelName=st.text("aZ/-. ä", min_size=1, max_size=8),
+                candidate=self.candidate(),
                 waitForReadySeconds=st.sampled_from([None, 60, 86400]),
                 imageDigest=self.mostly(st.just("sha256:" + "0" * 64), "sha256:0"),
             ),

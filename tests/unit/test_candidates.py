@@ -334,3 +334,48 @@ def test_a_generation_is_waited_for_and_nothing_else() -> None:
     assert waits(after) == {"m-b-prefill": True, "m-b-decode": True}
     seconds = objects(after, "LeaderWorkerSet")["m-b-decode"]["metadata"]["annotations"][labels.TIMEOUT_SECONDS]
     assert int(seconds) > 600
+
+
+def refused(data: dict[str, Any]) -> list[Finding]:
+    """Errors of an environment."""
+    return [f for f in check(data).findings if f.level == "error"]
+
+
+def reserved_twice(nodes: int, live: int, following: int) -> dict[str, Any]:
+    """Whole-node engines on reserved nodes, and a candidate of them."""
+    server = role(tensorParallel=8, capacity={**RESERVED, "nodes": nodes})
+    candidate = {"generation": "b", "maxModelLen": 4096, "server": {**server, "replicas": following}}
+    return environment(aggregated(server={**server, "replicas": live}, candidate=candidate))
+
+
+def test_what_is_said_about_room_helps() -> None:
+    """Both ways out that the line names, fewer engines and more nodes, end the refusal; one node less than named does not."""
+    (error,) = refused(reserved_twice(3, 2, 3))
+    assert (error.id, error.path) == ("candidate-capacity", "models[0].candidate.server")
+    assert "needs 5 nodes (40 GPUs) for both pairs, of which 2 serve, and 3 (24 GPUs) are reserved" in error.message
+    assert "give models[0].candidate.server 1 replicas" in error.fix
+    assert "set capacity.nodes: 5 in models[0].server and models[0].candidate.server" in error.fix
+    assert refused(reserved_twice(3, 2, 1)) == []
+    assert refused(reserved_twice(5, 2, 3)) == []
+    assert refused(reserved_twice(4, 2, 3))
+
+
+def test_too_few_nodes_for_what_serves_are_its_own_fault() -> None:
+    """Where not even the pair that serves has room, the candidate is not blamed."""
+    assert {f.id for f in refused(reserved_twice(1, 2, 1))} == {"group-capacity"}
+
+
+def test_a_candidate_left_behind_is_tidied_up_as_told() -> None:
+    """The fix for a candidate whose fields have been moved already leads to the same objects and to no error."""
+    left = model(engine="vllm-0.27.1-dlc", candidate={**OTHER, "activate": True})
+    (error,) = refused(environment(left))
+    assert error.fix == "set models[0].generation: b and remove it"
+    tidy = model(engine="vllm-0.27.1-dlc", generation="b")
+    assert build_all(layout(environment(tidy))) == build_all(layout(environment(model(candidate={**OTHER, "activate": True}))))
+
+
+def test_a_candidate_of_its_own_pool_takes_no_room() -> None:
+    """Another capacity source is another pool, with a bound of its own."""
+    server = role(tensorParallel=8, capacity={**RESERVED, "nodes": 1})
+    spot = role(tensorParallel=8, capacity={"type": "spot"})
+    assert refused(environment(aggregated(server=server, candidate={"generation": "b", "server": spot}))) == []

@@ -109,7 +109,7 @@ def pair_identity(s: Subject) -> Iterator[Fault]:
     """Prefill and decode of two revisions never work together, so a change of what they share interrupts serving unless it is a candidate."""
     for served in s.served if s.layout else ():
         if served.live and not served.candidate and served.spec.disaggregated:
-            message = "means an outage while both roles load again, if engine, model, revision, dtypes, speculation or flags change in place"
+            message = "engine, model, revision, dtypes, speculation or flags, changed in place, cost an outage while both roles load again"
             yield Fault(served.path, message, None, "", "make such a change as candidate")
 
 
