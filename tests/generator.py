@@ -137,18 +137,20 @@ class Generator:
     def candidate(self) -> st.SearchStrategy[Any]:
         """The next revision, activated or not."""
         changes = st.fixed_dictionaries(
-            {"generation": self.mostly(st.sampled_from(["b", "v2", "autumn"]), "decode", "B", "a-b", 2)},
-            optional={
-                "activate": st.booleans(),
-                "engine": st.sampled_from(["vllm-0.33.0-efa", "vllm-0.27.1-dlc"]),
-                "model": st.sampled_from(MODELS),
-                "maxModelLen": st.integers(1, 8192),
-                "extraArgs": self.mostly(st.just(["--seed=2"]), ["--port=1"]),
-                "weights": st.sampled_from([{"revision": "fedcba9876"}, {"s3": {"prefix": "next"}}]),
-                "speculative": st.none(),
-            },
+            {"generation": st.sampled_from(["b", "v2", "autumn"]), "extraEnv": st.just({"STEP": "2"})},
+            optional={"activate": st.booleans(), "extraArgs": st.just(["--seed=2"]), "maxModelLen": st.integers(1, 4096), "speculative": st.none()},
         )
-        return merged(changes, st.fixed_dictionaries({}) | self.sides())
+        bad: tuple[Any, ...] = (
+            {"generation": "b"},
+            {"generation": "decode", "maxModelLen": 1},
+            {"generation": "b", "model": "deepseek-v3"},
+            {"generation": "b", "engine": "vllm-0.33.0", "weights": {"revision": "fedcba9876"}},
+            {"generation": "b", "weights": {"s3": {"prefix": "next"}}},
+            {"generation": "b", "server": {"instanceType": "p5.48xlarge", "tensorParallel": 3}},
+            {"generation": "b", "extraArgs": ["--port=1"]},
+            {"maxModelLen": 1},
+        )
+        return self.mostly(changes, *bad)
 
     def model(self) -> st.SearchStrategy[dict[str, Any]]:
         """A model without its name."""

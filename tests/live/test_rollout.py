@@ -123,9 +123,9 @@ def test_change_in_place(own_plane: ControlPlane, engine: Engine) -> None:
 
 
 def test_candidate_without_a_node(own_plane: ControlPlane, engine: Engine) -> None:
-    """A candidate whose pods find no node changes nothing for requests, also when it is activated.
+    """A candidate whose pods find no node changes nothing for requests, also when it is activated: `up` waits for it and fails.
 
-    `up` waits for it and fails; as soon as there are nodes, the next one goes through.
+    With the activation taken back and nodes to be had it comes up, and the next activation goes through.
     """
     cluster, old = own_plane.cluster, uids(own_plane.cluster)
     before = selects(cluster)["router"]
@@ -142,7 +142,11 @@ def test_candidate_without_a_node(own_plane: ControlPlane, engine: Engine) -> No
         assert len(uids(cluster)) == 12
 
         own_plane.faults([])
+        engine.edit(model(lambda m: (m["candidate"].pop("activate"), m.pop("waitForReadySeconds"))))
+        engine.up()
         ready(cluster, 12)
+        assert {n: u for n, u in uids(cluster).items() if n in old} == old
+        engine.edit(model(lambda m: m["candidate"].update(activate=True)))
         engine.up()
         after = selects(cluster)["router"]
         ready(cluster, 6)

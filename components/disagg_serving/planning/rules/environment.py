@@ -10,6 +10,7 @@ from ... import labels
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
+from ..pairs import pairs_of
 from .registry import Fault, Stage, Subject, rule, rules
 
 MAX_NODE_HOURS = 504
@@ -165,7 +166,10 @@ def names_unique(s: Subject) -> Iterator[Fault]:
     """No two models share a name or make objects of the same name."""
     first: dict[str, int] = {}
     for i, model in enumerate(s.spec.models):
-        names = [model.name, *(f"{model.name}-{role}" for role in model.roles if role != "server")]
+        names = [model.name]
+        for pair, _ in pairs_of(model):
+            base = f"{model.name}-{pair.generation}" if pair.generation else model.name
+            names += [base, *(f"{base}-{role}" for role in pair.roles if role != "server")]
         clash = next((first[n] for n in names if n in first), None)
         if clash is not None:
             other = s.spec.models[clash].name
