@@ -178,6 +178,24 @@ class Generator:
         )
         return self.mostly(st.just({"enabled": False}) | merged(open_or_not, sized) | merged(plugged, open_or_not), *bad)
 
+    def candidate(self) -> st.SearchStrategy[Any]:
+        """The next revision, activated or not."""
+        changes = st.fixed_dictionaries(
+            {"generation": st.sampled_from(["b", "v2", "autumn"]), "extraEnv": st.just({"STEP": "2"})},
+            optional={"activate": st.booleans(), "extraArgs": st.just(["--seed=2"]), "maxModelLen": st.integers(1, 4096), "speculative": st.none()},
+        )
+        bad: tuple[Any, ...] = (
+            {"generation": "b"},
+            {"generation": "decode", "maxModelLen": 1},
+            {"generation": "b", "model": "deepseek-v3"},
+            {"generation": "b", "engine": "vllm-0.33.0", "weights": {"revision": "fedcba9876"}},
+            {"generation": "b", "weights": {"s3": {"prefix": "next"}}},
+            {"generation": "b", "server": {"instanceType": "p5.48xlarge", "tensorParallel": 3}},
+            {"generation": "b", "extraArgs": ["--port=1"]},
+            {"maxModelLen": 1},
+        )
+        return self.mostly(changes, *bad)
+
     def model(self) -> st.SearchStrategy[dict[str, Any]]:
         """A model without its name."""
         any_model = st.fixed_dictionaries({"model": self.mostly(st.sampled_from(MODELS), "llama", "./config.json", "../up", 3)})
@@ -205,6 +223,7 @@ class Generator:
                 ),
                 speculative=st.just({"method": "mtp", "numSpeculativeTokens": 2}),
                 servedModelName=st.text("aZ/-. ä", min_size=1, max_size=8),
+                candidate=self.candidate(),
                 waitForReadySeconds=st.sampled_from([None, 60, 86400]),
                 imageDigest=self.mostly(st.just("sha256:" + "0" * 64), "sha256:0"),
             ),

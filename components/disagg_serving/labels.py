@@ -5,6 +5,8 @@ from __future__ import annotations
 # ours
 ROLE = "disagg-serving/role"
 POOL = "disagg-serving/pool"
+IDENTITY = "disagg-serving/identity"
+"""Label of engines with a hash of what a prefill and a decode pod must have in common; Services and routers select by it."""
 CLIENT = "disagg-serving/client"
 """Label of namespaces whose pods may call the models from inside the cluster."""
 CONFIG_HASH = "disagg-serving/config-hash"

@@ -9,6 +9,7 @@ from .gateway import GATEWAY_CASES
 from .observability import OBSERVABILITY_CASES
 from .planning import PLANNING_CASES
 from .roles import ROLE_CASES
+from .rollout import ROLLOUT_CASES
 from .untrusted import CONFIG_JSON_CASES, HOSTILE_CASES
 
 CASES = [
@@ -21,5 +22,6 @@ CASES = [
     *OBSERVABILITY_CASES,
     *PLANNING_CASES,
     *AUTOSCALING_CASES,
+    *ROLLOUT_CASES,
 ]
 UNTRUSTED = [*HOSTILE_CASES, *CONFIG_JSON_CASES]

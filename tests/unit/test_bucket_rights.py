@@ -190,7 +190,7 @@ def test_a_given_prefix_is_a_base_or_the_folder_itself(asked: dict[str, Any], ba
 )
 def test_a_wider_policy_would_be_noticed(wider: tuple[str, str]) -> None:
     """The tests above are worth something: each loosening of a pattern lets something through that they forbid."""
-    text = iam.weights_policy("aws", BUCKET, "models/a", None, writes=True)
+    text = iam.weights_policy("aws", BUCKET, ["models/a"], None, writes=True)
     assert text.count(wider[0]) == 1
     weights = Weights("", "", BUCKET, "models/a")
     assert leaks(json.loads(text), weights, "models/a") == []
@@ -206,7 +206,7 @@ PREFIXES = st.one_of(PATHS, st.from_regex(r"\A[A-Za-z0-9]([A-Za-z0-9._/-]{0,20}[
 @given(bucket=BUCKET_NAMES, prefix=PREFIXES, other_bucket=BUCKET_NAMES, other=PREFIXES, writes=st.booleans())
 def test_a_role_reads_its_folder_and_no_other(bucket: str, prefix: str, other_bucket: str, other: str, writes: bool) -> None:  # noqa: FBT001
     """For any two places: the rights to one reach the other only where that lies inside it."""
-    document = json.loads(iam.weights_policy("aws", bucket, prefix, None, writes=writes))
+    document = json.loads(iam.weights_policy("aws", bucket, [prefix], None, writes=writes))
     mine, theirs = Weights("", "", bucket, prefix), Weights("", "", other_bucket, other)
     assert permits(document, "s3:GetObject", mine.file(prefix))
     assert permits(document, "s3:PutObject", mine.file(prefix)) is writes

@@ -145,7 +145,12 @@ def test_values_that_matter() -> None:
     router = router_values(wanted.served[0], wanted.groups)["router"]
     assert router["proxy"]["failOpen"] is False
     assert router["inferencePool"] == {"create": False}
-    assert router["modelServers"]["matchLabels"] == {labels.LLM_D_MODEL: "llama-70b", labels.LWS_WORKER_INDEX: "0"}
+    identity = wanted.groups[0].labels[labels.IDENTITY]
+    assert router["modelServers"]["matchLabels"] == {
+        labels.LLM_D_MODEL: "llama-70b",
+        labels.LWS_WORKER_INDEX: "0",
+        labels.IDENTITY: identity,
+    }
     assert router["modelServers"]["targetPorts"] == [{"number": API_PORT}]
     assert (router["epp"]["replicas"], router["epp"]["image"]["tag"], router["epp"]["image"]["pullPolicy"]) == (1, "v0.10.0", "IfNotPresent")
     assert router["epp"]["resources"] == {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}

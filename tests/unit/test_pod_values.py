@@ -283,7 +283,8 @@ def test_services_and_budgets_select_their_own_pods(case: str) -> None:
     }
     assert services.keys() == pdbs.keys() == sets.keys()
     for key, service in services.items():
-        assert service["spec"]["selector"] == {labels.LWS_NAME: key[1], labels.LWS_WORKER_INDEX: "0"}
+        identity = templates(sets[key])["leader"]["metadata"]["labels"][labels.IDENTITY]
+        assert service["spec"]["selector"] == {labels.LWS_NAME: key[1], labels.LWS_WORKER_INDEX: "0", labels.IDENTITY: identity}
         assert service["metadata"]["annotations"] == {labels.SKIP_AWAIT: "true"}
         (port,) = service["spec"]["ports"]
         assert (port["port"], port["targetPort"]) == (8000, 8000)

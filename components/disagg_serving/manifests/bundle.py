@@ -12,12 +12,12 @@ from ..spec import EnvironmentSpec
 from .autoscaling import build_keda_base, build_scaled_objects, installs_keda, keda_chart
 from .gateway import build_load_balancer, router_chart
 from .lws import build_lws_base, lws_chart
-from .mirror import build_mirror_job
+from .mirror import build_mirror_jobs
 from .network_policy import build_policy_controller
 from .node_pools import NodeIdentity, build_node_class, build_node_pool
 from .observability import build_observability
 from .observability.dcgm import exporter_chart, exporter_image
-from .serving import build_model_base, build_model_workloads, build_namespace
+from .serving import build_model_base, build_model_workloads, build_namespace, build_service
 
 COMPUTED = "<computed>"
 
@@ -31,10 +31,12 @@ def build_all(layout: Layout) -> list[dict[str, Any]]:
     objects += build_lws_base(spec.lws)
     objects += [build_keda_base(spec.autoscaling)] if installs_keda(spec.autoscaling, layout.groups) else []
     for served in layout.served:
-        groups = layout.groups_of(served)
-        objects += [build_namespace(served, groups), *build_model_base(served, spec)]
-        objects += [build_mirror_job(served)] if served.spec.weights.mirror else []
-        objects += build_model_workloads(groups)
+        groups, pairs = layout.groups_of(served), [served, *layout.candidates_of(served)]
+        everyone = [g for pair in pairs for g in layout.groups_of(pair)]
+        objects += [build_namespace(served, everyone), *build_model_base(served, spec)]
+        objects += build_mirror_jobs(pairs)
+        objects += [build_service(g) for g in everyone]
+        objects += build_model_workloads(everyone)
         objects += build_scaled_objects(groups, spec.autoscaling)
         objects += [build_load_balancer(served, groups, spec)] if served.spec.gateway.enabled else []
     return objects + build_observability(layout)

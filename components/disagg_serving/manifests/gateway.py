@@ -17,7 +17,7 @@ from ..spec import EnvironmentSpec
 from .engine import grace_seconds
 from .envoy import envoy_config
 from .lws import is_local
-from .names import managed, router_labels
+from .names import managed, pair_selector, router_labels
 from .network_policy import PROXY_PORT, PROXY_READY_PORT
 from .picker import picker_config
 
@@ -63,7 +63,7 @@ def router_values(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
                 "type": "vllm",
                 "protocol": "http",
                 "targetPorts": [{"number": API_PORT}],
-                "matchLabels": {labels.LLM_D_MODEL: served.spec.name, labels.LWS_WORKER_INDEX: labels.LEADER},
+                "matchLabels": {labels.LLM_D_MODEL: served.spec.name, **pair_selector(groups[0])},
             },
             "inferencePool": {"create": False},
             # the policy admits Prometheus alone; a token would need rights over the whole cluster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from .. import labels
@@ -19,6 +20,12 @@ FILE_GIB = 40
 RETRIES = 4
 HUB_VARIABLES = frozenset({"HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
 IMAGE_SLACK_SECONDS = 600
+
+
+def build_mirror_jobs(pairs: Sequence[Served]) -> list[dict[str, Any]]:
+    """The Jobs of a model's pairs: one for each repository and revision, none where the bucket is filled by somebody else."""
+    jobs = [build_mirror_job(served) for served in pairs if served.spec.weights.mirror]
+    return list({job["metadata"]["name"]: job for job in reversed(jobs)}.values())[::-1]
 
 
 def build_mirror_job(served: Served) -> dict[str, Any]:

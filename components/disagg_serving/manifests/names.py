@@ -24,13 +24,20 @@ def managed(name: str, served: Served) -> dict[str, Any]:
 
 
 def leader_selector(group: Group) -> dict[str, str]:
-    """Labels of the pods of a role that answer HTTP."""
-    return {labels.LWS_NAME: group.name, labels.LWS_WORKER_INDEX: labels.LEADER}
+    """Labels of the pods of a role that answer HTTP, of one identity."""
+    return {labels.LWS_NAME: group.name, **pair_selector(group)}
+
+
+def pair_selector(group: Group) -> dict[str, str]:
+    """Labels of the pods of a group's pair that answer HTTP: of all its roles, and never of another pair or revision of the model."""
+    return {labels.IDENTITY: group.labels[labels.IDENTITY], labels.LWS_WORKER_INDEX: labels.LEADER}
 
 
 def service_name(group: Group) -> str:
-    """Name of a role's Service; LWS gives its own headless one the set's name."""
-    return f"{group.name}-api"
+    """Name of a role's Service, the same for every generation that serves; LWS gives its own headless one the set's name."""
+    model = group.served.spec.name
+    of_role = model if group.role == "server" else f"{model}-{group.role}"
+    return f"{of_role if group.served.live else group.name}-api"
 
 
 def mirror_account(served: Served) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import labels
 from ..planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB, Group, Served
+from ..planning.startup import ready_wait_seconds
 from ..spec import EnvironmentSpec
 from .engine import API_KEY_KEY, API_KEY_SECRET, TOKEN_KEY, TOKEN_SECRET, build_container, grace_seconds, uses_node_cache
 from .names import leader_selector, managed, mirror_account, owned, priority_class, service_name
@@ -63,8 +64,8 @@ def build_model_base(served: Served, spec: EnvironmentSpec, secrets: Secrets = P
 
 
 def build_model_workloads(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Services, PodDisruptionBudgets and LeaderWorkerSets of one model's roles."""
-    return [build(group) for build in (build_service, build_disruption_budget, build_leader_worker_set) for group in groups]
+    """PodDisruptionBudgets and LeaderWorkerSets of some roles."""
+    return [build(group) for build in (build_disruption_budget, build_leader_worker_set) for group in groups]
 
 
 def build_service(group: Group) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
     metadata = managed(group.name, group.served)
     # a number that an autoscaler or a person has set is ours again when the stack file states one; without this `up` fails on a conflict
     metadata["annotations"] = {labels.PATCH_FORCE: "true"}
-    seconds = group.served.spec.wait_for_ready_seconds
+    seconds = ready_wait_seconds(group.served)
     if seconds is not None:
         metadata["annotations"] |= {labels.WAIT_FOR: "condition=Available", labels.TIMEOUT_SECONDS: str(seconds)}
     return {
@@ -109,11 +110,14 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
         "kind": "LeaderWorkerSet",
         "metadata": metadata,
         "spec": {
-            # KEDA's HorizontalPodAutoscaler owns the number of a scaled role
-            **({} if group.spec.autoscaling else {"replicas": group.replicas}),
+            # KEDA's HorizontalPodAutoscaler owns the number of a scaled role that serves
+            **({} if group.spec.autoscaling and group.served.live else {"replicas": group.replicas}),
             # LeaderReady would deadlock: a leader is ready only after its workers have joined
             "startupPolicy": "LeaderCreated",
-            "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}},
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": {"maxUnavailable": 0 if group.surge else 1, "maxSurge": group.surge},
+            },
             "leaderWorkerTemplate": {
                 "size": group.size,
                 # a lone pod restarts in place and keeps its weights; NCCL groups must restart whole

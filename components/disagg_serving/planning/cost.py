@@ -40,7 +40,7 @@ def cost_of(layout: Layout) -> dict[str, Any]:
 def _role(group: Group) -> dict[str, Any]:
     """What a role's GPUs cost as shares of their nodes: on demand, and prepaid in a Capacity Block (AWS); null where none is listed."""
     gpus = world_size(group.spec) * group.replicas
-    found: dict[str, Any] = {"model": group.served.spec.name, "role": group.role, "gpus": gpus}
+    found: dict[str, Any] = {**group.owner, "role": group.role, "gpus": gpus}
     for key, price in (("onDemand", group.instance.on_demand), ("capacityBlock", group.instance.capacity_block)):
         found[key] = None
         if price is not None:

@@ -13,6 +13,7 @@ from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
 from ..spec.validation import try_parse
 from .acceptance import accept, unused_acceptances
 from .layout import build_layout, resolve
+from .pairs import placed
 from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
 from .shapes import Layout
 
@@ -88,11 +89,11 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
     except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads
         findings += problem.findings
     if has_errors(findings):
-        return Evaluation(sort_findings(findings), spec)
+        return Evaluation(sort_findings(placed(findings)), spec)
     layout = build_layout(spec, served)
     findings += accept(run_stage(subject.with_layout(layout), Stage.LAYOUT), spec.accept)
     findings += unused_acceptances(findings, spec.accept)
-    return Evaluation(sort_findings(findings), spec, layout)
+    return Evaluation(sort_findings(placed(findings)), spec, layout)
 
 
 def judge(layout: Layout, facts: LookedUp) -> list[Finding]:

@@ -45,7 +45,7 @@ def situation_of(layout: Layout, served: Served) -> Situation | None:
     workload = Workload(work.input_tokens, work.output_tokens, work.prefix_hit)
     split = Split(_side(prefill), _side(decode))
     rates = _rates(prefill, decode, workload)
-    queues = prefill.spec.replicas * prefill.spec.data_parallel
+    queues = prefill.replicas * prefill.spec.data_parallel
     room: Headroom | None = headroom(split, rates, workload, work.requests_per_second, queues) if rates else None
     return Situation(workload, _nodes((prefill, decode)), split, rates, room, _transfer(prefill, decode, workload, work.requests_per_second))
 

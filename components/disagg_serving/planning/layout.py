@@ -12,8 +12,11 @@ from ..spec.network import region_of
 from ..spec.serving import RoleName
 from ..yaml_io import inside
 from .autoscaling import scaled_out
+from .node_classes import build_node_classes
+from .pairs import CANDIDATE, identified, pairs_of
 from .placement import by_pool, pack
-from .shapes import Layout, Served, build_group, build_node_classes, build_pools
+from .shapes import Group, Layout, Served, build_group, build_pools
+from .surge import with_surge
 
 
 def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[Served], list[Finding]]:
@@ -24,8 +27,8 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
     router = spec.router.version
     if router not in catalog.routers:
         findings.append(catalog.routers.missing("router.version", router))
-    for i, model in enumerate(spec.models):
-        path = f"models[{i}]"
+    for i, model, candidate in ((i, *pair) for i, written in enumerate(spec.models) for pair in pairs_of(written)):
+        path = f"models[{i}]{CANDIDATE if candidate else ''}"
         facts, engine = None, None
         try:
             facts = _facts(model, catalog, base, path)
@@ -44,18 +47,26 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
             except SpecError as problem:
                 findings += problem.findings
         if facts and engine and router in catalog.routers and len(instances) == len(model.roles):
-            served.append(Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region, catalog.metrics))
+            served.append(
+                Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region, catalog.metrics, candidate=candidate)
+            )
     return served, findings
 
 
 def build_layout(spec: EnvironmentSpec, served: list[Served]) -> Layout:
     """Groups, pools and node classes of models that have passed the rules about their form."""
     zone = spec.network.zone
-    groups = [build_group(s, name, role, zone, pools_made=spec.makes_pools) for s in served for name, role in s.spec.roles.items()]
+    groups = [group for s in served for group in _pair(s, zone, pools_made=spec.makes_pools)]
+    live, candidates = [s for s in served if s.live], [s for s in served if not s.live]
     if not spec.makes_pools:
-        return Layout(spec, served, groups, [], [], spec.node_pools)
+        return Layout(spec, live, groups, [], [], spec.node_pools, candidates)
     needed = {pool: len(pack(members)) for pool, members in by_pool(scaled_out(groups)).items()}
-    return Layout(spec, served, groups, build_pools(groups, zone or "", needed), build_node_classes(groups), spec.node_pools)
+    pools = build_pools(groups, zone or "", needed)
+    return Layout(spec, live, with_surge(groups, pools), pools, build_node_classes(groups), spec.node_pools, candidates)
+
+
+def _pair(served: Served, zone: str | None, *, pools_made: bool) -> list[Group]:
+    return identified([build_group(served, name, role, zone, pools_made=pools_made) for name, role in served.spec.roles.items()])
 
 
 def merge_layouts(layouts: Sequence[Layout]) -> Layout | None:
@@ -64,10 +75,12 @@ def merge_layouts(layouts: Sequence[Layout]) -> Layout | None:
         return None
     first = layouts[0]
     served = {s.spec.name: s for layout in layouts for s in layout.served}
+    candidates = {s.spec.name: s for layout in layouts for s in layout.candidates}
     groups = {(g.namespace, g.name): g for layout in layouts for g in layout.groups}
     pools = {p.name: p for layout in reversed(layouts) for p in layout.pools}
     classes = {c.name: c for layout in reversed(layouts) for c in layout.node_classes}
-    return Layout(first.spec, list(served.values()), list(groups.values()), list(pools.values()), list(classes.values()), first.settings)
+    made = list(pools.values()), list(classes.values())
+    return Layout(first.spec, list(served.values()), list(groups.values()), *made, first.settings, list(candidates.values()))
 
 
 def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .autoscaling import scaled_out
 from .shapes import Group, Layout, Pool, Requests, room_of
 
 
@@ -77,3 +78,9 @@ def place(layout: Layout) -> list[tuple[str, Pool | None, list[Node]]]:
     """All pools with their nodes, by name; the pool is None for nodes that we do not make."""
     made = {pool.name: pool for pool in layout.pools}
     return [(key, made.get(key), pack(groups)) for key, groups in by_pool(layout.groups).items()]
+
+
+def bounded(layout: Layout) -> list[tuple[str, list[Group], int]]:
+    """Pools that the program makes, by name, with their groups, scaled ones at their most, and the most nodes they may have."""
+    bounds = {pool.name: pool.max_nodes for pool in layout.pools}
+    return [(pool, groups, bounds[pool]) for pool, groups in by_pool(scaled_out(layout.groups)).items() if pool in bounds]

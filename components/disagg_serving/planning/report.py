@@ -64,7 +64,7 @@ def unknown_memory(group: Group) -> list[Finding]:
 def capacities(layout: Layout) -> list[dict[str, Any]]:
     """An entry a role with the keys of `plan --format json`; roles whose memory is not known are left out."""
     found = ((g, capacity_of(g)) for g in layout.groups)
-    return [entry(g.served.spec.name, KIND.get(g.role, g.role), c) | _at_workload(g, c) for g, c in found if c is not None]
+    return [entry(g.served.spec.name, KIND.get(g.role, g.role), c) | g.owner | _at_workload(g, c) for g, c in found if c is not None]
 
 
 def _at_workload(group: Group, result: Capacity) -> dict[str, Any]:

@@ -24,9 +24,6 @@ SCRATCH_GIB = 20
 """Local disk besides the weights: logs, compile caches."""
 SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB = 1000, 1024
 """Requests of the routing sidecar on decode pods; they come on top of the engine's share."""
-NODE_DISK_GIB = 2048
-"""Disk that a NodeClass asks for, at most half of the NVMe: more than the pods of any catalogued model need, because a new size
-drifts all nodes and so must not follow from the models."""
 SHM_GIB, LARGE_SHM_GIB, SMALL_POD_GPUS = 20, 64, 4
 """Shared memory up to four GPUs and above: what llm-d uses for tensor parallelism, and the least of the samples for whole nodes."""
 
@@ -49,11 +46,17 @@ class Served:
     sources: Mapping[str, str]
     region: str | None = None
     metric_lists: Mapping[str, MetricList] = field(default_factory=dict)
+    candidate: bool = False
 
     @property
     def path(self) -> str:
-        """Its place in the stack file."""
-        return f"models[{self.index}]"
+        """Its place in the stack file; an activated candidate still stands there."""
+        return f"models[{self.index}]{'.candidate' if self.candidate else ''}"
+
+    @property
+    def live(self) -> bool:
+        """Whether requests go to it; a candidate only runs until it is activated."""
+        return not self.candidate or (self.spec.candidate is not None and self.spec.candidate.activate)
 
     @property
     def router(self) -> Router:
@@ -157,11 +160,18 @@ class Group:
     node_selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, str]]
     labels: Mapping[str, str]
+    surge: int = 0
 
     @property
     def path(self) -> str:
         """Its place in the stack file."""
         return f"{self.served.path}.{self.role}"
+
+    @property
+    def owner(self) -> dict[str, str]:
+        """Its model, and the generation where there is one, as outputs name them."""
+        generation = self.served.spec.generation
+        return {"model": self.served.spec.name, **({"generation": generation} if generation else {})}
 
     @property
     def namespace(self) -> str:
@@ -257,13 +267,13 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
     )
     sidecar = Requests(SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB) if name == "decode" else Requests()
     pool = pool_name(name, instance, role.capacity) if pools_made else ""
-    set_name = served.spec.name if name == "server" else f"{served.spec.name}-{name}"
+    parts = (served.spec.name, served.spec.generation, None if name == "server" else name)
     return Group(
         served=served,
         role=name,
         spec=role,
         instance=instance,
-        name=set_name,
+        name="-".join(p for p in parts if p),
         size=size,
         replicas=role.least_replicas,
         engine_requests=engine,
@@ -342,29 +352,6 @@ def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, i
     return [pools[name] for name in sorted(pools)]
 
 
-def build_node_classes(groups: Sequence[Group]) -> list[NodeClass]:
-    """The NodeClasses that the groups' pools need, by name."""
-    classes: dict[str, NodeClass] = {}
-    for group in groups:
-        name = node_class_name(group.instance, group.spec.capacity)
-        known = classes.get(name, NodeClass(name, group.instance, (), 0))
-        ids = tuple(sorted({*known.reservation_ids, *group.spec.capacity.reservation_ids}))
-        classes[name] = NodeClass(name, group.instance, ids, max(_node_disk(group), known.disk_gib))
-    return [classes[name] for name in sorted(classes)]
-
-
-def _node_disk(group: Group) -> int:
-    """Disk of a node: a constant of the type unless its pods need more; then in steps that double.
-
-    Below the NVMe, because Auto Mode uses the instance store only while the asked size is smaller (aws: fast model loading).
-    """
-    nvme, pods = group.instance.allocatable.nvme_gib, max(1, group.instance.gpu.count // max(1, group.engine_requests.gpus))
-    size = min(NODE_DISK_GIB, nvme // 2)
-    while size < pods * group.pod_requests.disk_gib:
-        size *= 2
-    return min(size, nvme - 1)
-
-
 def _share(allocatable: float, gpus: int, instance: Instance) -> int:
     """A pod's part of a node, in whole units: the node less the DaemonSets' part, to two digits, by GPUs."""
     usable = allocatable * (1 - DAEMON_SHARE)
@@ -398,7 +385,12 @@ class Layout:
     pools: Sequence[Pool]
     node_classes: Sequence[NodeClass]
     settings: NodePoolsSpec
+    candidates: Sequence[Served] = ()
 
     def groups_of(self, served: Served) -> list[Group]:
-        """The groups of one model."""
-        return [g for g in self.groups if g.served.spec.name == served.spec.name]
+        """The groups of one pair of a model."""
+        return [g for g in self.groups if g.served.spec.name == served.spec.name and g.served.candidate == served.candidate]
+
+    def candidates_of(self, served: Served) -> list[Served]:
+        """The pairs of the same model that run and get no requests."""
+        return [c for c in self.candidates if c.spec.name == served.spec.name]

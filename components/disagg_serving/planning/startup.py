@@ -25,6 +25,15 @@ def startup_budget_seconds(served: Served) -> int:
     return math.ceil(SAFETY * (BASE_SECONDS + load_seconds(served)) / 60) * 60
 
 
+def ready_wait_seconds(served: Served) -> int | None:
+    """Seconds that a deployment waits until a pair is available, or None where it does not.
+
+    Of a generation it always waits, because requests are sent to it next: one that does not start must not take the place of one that does.
+    """
+    asked = served.spec.wait_for_ready_seconds
+    return startup_budget_seconds(served) if asked is None and served.live and served.spec.generation else asked
+
+
 def mirror_budget_seconds(served: Served) -> int:
     """Seconds after which a copy to S3 counts as failed: 1.5 x (600 s + down + up, one after the other), in whole minutes."""
     seconds = served.facts.checkpoint_gb / DOWNLOAD_GB_PER_SECOND + served.facts.checkpoint_gb / STREAM_GB_PER_SECOND

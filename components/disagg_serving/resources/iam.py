@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 CLUSTER_POLICIES = (
     "AmazonEKSClusterPolicy",
@@ -38,14 +39,14 @@ def role_prefix(name: str) -> str:
     return f"{name}-" if len(name) < ROLE_PREFIX_LIMIT else f"{name[: ROLE_PREFIX_LIMIT - 10]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}-"
 
 
-def weights_policy(partition: str, bucket: str, prefix: str, key_arn: str | None, *, writes: bool) -> str:
-    """Reads one folder of a bucket; `writes` also fills it. Nothing is deleted and no other folder is listed."""
+def weights_policy(partition: str, bucket: str, prefixes: Sequence[str], key_arn: str | None, *, writes: bool) -> str:
+    """Reads folders of a bucket; `writes` also fills them. Nothing is deleted and no other folder is listed."""
     folder = f"arn:{partition}:s3:::{bucket}"
     objects = ["s3:GetObject", *(["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"] if writes else [])]
-    within = {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}
+    within = {"StringLike": {"s3:prefix": [f"{prefix}/*" for prefix in prefixes]}}
     statements: list[dict[str, object]] = [
         {"Sid": "List", "Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [folder], "Condition": within},
-        {"Sid": "Objects", "Effect": "Allow", "Action": objects, "Resource": [f"{folder}/{prefix}/*"]},
+        {"Sid": "Objects", "Effect": "Allow", "Action": objects, "Resource": [f"{folder}/{prefix}/*" for prefix in prefixes]},
     ]
     if key_arn:
         keys = ["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])]

@@ -5,11 +5,12 @@ from typing import Any, NotRequired, Required, TypedDict
 
 import pulumi
 
-from ..manifests.mirror import build_mirror_job
+from ..manifests.mirror import build_mirror_jobs
 from ..manifests.names import service_name
-from ..manifests.serving import Secrets, build_model_base, build_model_workloads, build_namespace
+from ..manifests.serving import Secrets, build_model_base, build_model_workloads, build_namespace, build_service
 from ..planning.autoscaling import scaled
 from ..planning.shapes import Layout, Served
+from ..planning.startup import ready_wait_seconds
 from .base import checked_model, declare, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
@@ -74,6 +75,8 @@ class ModelServing(pulumi.ComponentResource):
     def _declare(self, name: str, layout: Layout, served: Served, secrets: Secrets, opts: Any, *, create_namespace: bool) -> None:
         super().__init__("disagg-serving:index:ModelServing", name, {}, opts)
         model, groups = served.spec, layout.groups_of(served)
+        pairs = [served, *layout.candidates_of(served)]
+        waiting = [g for candidate in pairs[1:] for g in layout.groups_of(candidate)]
         for key, value, place in (
             (model.weights.token_key, secrets.token, "weights.tokenKey"),
             (model.gateway.api_key_secret, secrets.api_key, "gateway.apiKeySecret"),
@@ -81,18 +84,20 @@ class ModelServing(pulumi.ComponentResource):
             if key and value is None:
                 raise pulumi.RunError(f"{served.path}.{place}: {key} is named, but its value is not given")
         hidden = Secrets(pulumi.Output.secret(secrets.token), pulumi.Output.secret(secrets.api_key))
-        namespace = declare(name, [build_namespace(served, groups)], self) if create_namespace else []
+        namespace = declare(name, [build_namespace(served, [*groups, *waiting])], self) if create_namespace else []
         before = [*namespace, *declare(name, build_model_base(served, layout.spec, hidden), self, namespace)]
-        if model.weights.mirror:
-            # the copy takes an hour or more, in which GPU nodes would stand idle
-            before += declare(name, [build_mirror_job(served)], self, before)
+        # the copy takes an hour or more, in which GPU nodes would stand idle
+        before += declare(name, build_mirror_jobs(pairs), self, before)
         workloads, handed_over = build_model_workloads(groups), {g.name for g in scaled(groups)}
-        declare(name, [w for w in workloads if not _is_set_of(w, handed_over)], self, before)
+        sets = declare(name, [w for w in workloads if not _is_set_of(w, handed_over)], self, before)
         # a number that stood in the last program's manifest would otherwise be withdrawn, and the API server's default of 1 take its place
-        declare(name, [w for w in workloads if _is_set_of(w, handed_over)], self, before, ignore_changes=["spec.replicas"])
-        if model.wait_for_ready_seconds is None:
-            sets, space = ", ".join(g.name for g in groups), model.kubernetes_namespace
-            pulumi.log.info(f"not waiting until {sets} have loaded; see `kubectl get lws -n {space}`", self)
+        sets += declare(name, [w for w in workloads if _is_set_of(w, handed_over)], self, before, ignore_changes=["spec.replicas"])
+        # a generation is available before anything selects it
+        declare(name, map(build_service, groups), self, [*before, *sets])
+        declare(name, [*map(build_service, waiting), *build_model_workloads(waiting)], self, before)
+        unseen = [g.name for pair in pairs if ready_wait_seconds(pair) is None for g in layout.groups_of(pair)]
+        if unseen:
+            pulumi.log.info(f"not waiting until {', '.join(unseen)} have loaded; see `kubectl get lws -n {model.kubernetes_namespace}`", self)
         self.namespace = pulumi.Output.from_input(model.kubernetes_namespace)
         self.service_names = pulumi.Output.from_input([service_name(g) for g in groups])
         self.register_outputs({"namespace": self.namespace, "serviceNames": self.service_names})

@@ -9,6 +9,9 @@ from typing import Any, NotRequired, Required, TypedDict
 __all__ = [
     "AutoscalingSpecArgs",
     "CalibrationSpecArgs",
+    "CandidateS3SpecArgs",
+    "CandidateSpecArgs",
+    "CandidateWeightsSpecArgs",
     "CapacitySpecArgs",
     "ClusterSpecArgs",
     "DnsSpecArgs",
@@ -597,6 +600,84 @@ class WorkloadSpecArgs(TypedDict):
     """Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."""
 
 
+class CandidateS3SpecArgs(TypedDict):
+    """Where in the model's bucket the candidate's weights are."""
+
+    prefix: Required[str]
+    """Folder of the candidate's weights. Required where the model names its folder and another one is meant."""
+
+
+class CandidateWeightsSpecArgs(TypedDict):
+    """What may differ about a candidate's weights; bucket, token and mirror are the model's."""
+
+    revision: NotRequired[str]
+    """Commit of the repository. Default: the model's, unless the candidate has another repository."""
+
+    s3: NotRequired[CandidateS3SpecArgs]
+    """Its folder in the bucket. Default: the model's."""
+
+
+class CandidateSpecArgs(TypedDict):
+    """The next revision of a model: what differs from the model, and whether requests go to it.
+
+    What is not given is the model's, but for `imageDigest` beside another engine, for repository and revision of another model, and for
+    what was measured on the model's roles. A role that is given replaces the model's."""
+
+    generation: Required[str]
+    """Short name of the new pair, part of its objects' names: b makes llama-70b-b-prefill."""
+
+    activate: NotRequired[bool]
+    """Send requests to the candidate, as soon as it is available, and remove the pair that served before. Default: false, both run."""
+
+    engine: NotRequired[str]
+    """Catalogue id of the vLLM image. Default: the model's."""
+
+    image_digest: NotRequired[str]
+    """Digest that pins the engine's image. Default: the model's, if the engine is."""
+
+    model: NotRequired[str]
+    """Catalogue id or path of a config.json. Default: the model's."""
+
+    repository: NotRequired[str]
+    """What vLLM loads. Default: the model's, if `model` is; else the catalogue's."""
+
+    max_model_len: NotRequired[int]
+    """Longest prompt plus answer in tokens. Default: the model's."""
+
+    gpu_memory_utilization: NotRequired[float]
+    """Share of GPU memory that vLLM may use. Default: the model's."""
+
+    dtype: NotRequired[str]
+    """Dtype of activations. Default: the model's."""
+
+    kv_cache_dtype: NotRequired[str]
+    """Dtype of the KV cache. Default: the model's."""
+
+    block_size: NotRequired[int]
+    """Tokens in a KV block. Default: the model's."""
+
+    speculative: NotRequired[SpeculativeSpecArgs]
+    """Speculative decoding; null turns it off. Default: the model's."""
+
+    prefill: NotRequired[RoleSpecArgs]
+    """The whole role. Default: the model's."""
+
+    decode: NotRequired[RoleSpecArgs]
+    """The whole role. Default: the model's."""
+
+    server: NotRequired[RoleSpecArgs]
+    """The whole role, also in place of prefill and decode. Default: the model's."""
+
+    weights: NotRequired[CandidateWeightsSpecArgs]
+    """Its weights. Default: the model's."""
+
+    extra_args: NotRequired[Sequence[str]]
+    """More vLLM flags, all of them. Default: the model's."""
+
+    extra_env: NotRequired[Mapping[str, str]]
+    """More environment variables, all of them. Default: the model's."""
+
+
 class ModelSpecArgs(TypedDict):
     """One served model. What both roles must share stands here once; a role holds only what may differ."""
 
@@ -668,6 +749,12 @@ class ModelSpecArgs(TypedDict):
 
     extra_env: NotRequired[Mapping[str, str]]
     """More environment variables, never secrets; variables that the project sets or that break EFA are refused. Default: none."""
+
+    generation: NotRequired[str]
+    """Generation of the pair that serves, part of its LeaderWorkerSets' names: the candidate's, once it has been activated. `pulumi up` waits until the sets of a generation are available before Services and router select them. Default: none."""
+
+    candidate: NotRequired[CandidateSpecArgs]
+    """The next revision, made next to the one that serves; docs/rollout.md walks through it. Default: none."""
 
 
 class EnvironmentSpecArgs(TypedDict):

@@ -79,9 +79,11 @@ class Weights(pulumi.ComponentResource):
             if s3.create and s3.bucket not in made:
                 made.add(s3.bucket)
                 self._bucket(s3)
-            self._access(served, s3, "weights-read", model.name, served.s3_base)
+            # one role a service account, which all pairs of a model share
+            pairs = [served, *layout.candidates_of(served)]
+            self._access(served, s3, "weights-read", model.name, sorted({p.s3_base for p in pairs}))
             if model.weights.mirror:
-                self._access(served, s3, "weights-write", mirror_account(served), served.s3_prefix)
+                self._access(served, s3, "weights-write", mirror_account(served), sorted({p.s3_prefix for p in pairs}))
         self.register_outputs({})
 
     def _bucket(self, s3: S3WeightsSpec) -> None:
@@ -110,14 +112,14 @@ class Weights(pulumi.ComponentResource):
                 name, bucket=bucket.id, rules=[{"apply_server_side_encryption_by_default": by_default, "bucket_key_enabled": True}], opts=below
             )
 
-    def _access(self, served: Served, s3: S3WeightsSpec, purpose: str, account: str, folder: str) -> None:
-        """A role for one service account, on one folder of one bucket."""
+    def _access(self, served: Served, s3: S3WeightsSpec, purpose: str, account: str, folders: Sequence[str]) -> None:
+        """A role for one service account, on folders of one bucket."""
         import pulumi_aws as aws  # noqa: PLC0415
 
         name, below = f"{self._name}-{served.spec.name}-{purpose}", pulumi.ResourceOptions(parent=self)
         trust = iam.assume_role_policy("pods.eks.amazonaws.com", "sts:TagSession")
         role = aws.iam.Role(name, name_prefix=iam.role_prefix(name), assume_role_policy=trust, **self._role_options, opts=below)
-        policy = iam.weights_policy(self._partition, s3.bucket, folder, s3.kms_key_arn, writes=purpose == "weights-write")
+        policy = iam.weights_policy(self._partition, s3.bucket, folders, s3.kms_key_arn, writes=purpose == "weights-write")
         rights = aws.iam.RolePolicy(name, role=role.name, policy=policy, opts=below)
         aws.eks.PodIdentityAssociation(
             name,

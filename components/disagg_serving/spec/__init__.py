@@ -13,6 +13,7 @@ from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
 from .observability import ObservabilitySpec
 from .serving import (
+    CandidateSpec,
     CapacitySpec,
     ModelSpec,
     RoleSpec,
@@ -25,6 +26,7 @@ from .weights import S3WeightsSpec, WeightsSpec
 __all__ = [
     "AutoscalingSpec",
     "CalibrationSpec",
+    "CandidateSpec",
     "CapacitySpec",
     "ClusterSpec",
     "DnsSpec",

@@ -11,7 +11,7 @@ from .autoscaling import RoleAutoscalingSpec
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
 from .gateway import GatewaySpec
 from .measured import CalibrationSpec, RateSpec
-from .weights import WeightsSpec, Word
+from .weights import Prefix, WeightsSpec, Word
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 All2AllBackend = Literal[
@@ -22,6 +22,11 @@ KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_d
 LabelValue = Annotated[Text, form(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", "a label value: letters, digits, -, _ and ."), Field(max_length=63)]
 Place = Annotated[Text, form(r"^[A-Za-z0-9/.][^\s]*$", "a repository, path or URI without spaces")]
 RoleName = Literal["prefill", "decode", "server"]
+ImageDigest = Annotated[Text, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits")]
+Dtype = Literal["auto", "bfloat16", "float16"]
+BlockSize = Literal[16, 32, 64, 128]
+Variables = dict[Annotated[str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], Text]
+Generation = Annotated[Text, form(r"^[a-z][a-z0-9]*$", "a letter, then letters and digits, all small"), Field(max_length=8)]
 
 
 class CapacitySpec(Spec):
@@ -141,6 +146,49 @@ class WorkloadSpec(Spec):
     )
 
 
+class CandidateS3Spec(Spec):
+    """Where in the model's bucket the candidate's weights are."""
+
+    prefix: Prefix = Field(..., description="Folder of the candidate's weights. Required where the model names its folder and another one is meant.")
+
+
+class CandidateWeightsSpec(Spec):
+    """What may differ about a candidate's weights; bucket, token and mirror are the model's."""
+
+    revision: Word | None = Field(None, description="Commit of the repository. Default: the model's, unless the candidate has another repository.")
+    s3: CandidateS3Spec | None = Field(None, description="Its folder in the bucket. Default: the model's.")
+
+
+class CandidateSpec(Spec):
+    """The next revision of a model: what differs from the model, and whether requests go to it.
+
+    What is not given is the model's, but for `imageDigest` beside another engine, for repository and revision of another model, and for
+    what was measured on the model's roles. A role that is given replaces the model's.
+    """
+
+    generation: Generation = Field(..., description="Short name of the new pair, part of its objects' names: b makes llama-70b-b-prefill.")
+    activate: bool = Field(
+        False,
+        description="Send requests to the candidate, as soon as it is available, and remove the pair that served before. Default: false, both run.",
+    )
+    engine: Text | None = Field(None, description="Catalogue id of the vLLM image. Default: the model's.")
+    image_digest: ImageDigest | None = Field(None, description="Digest that pins the engine's image. Default: the model's, if the engine is.")
+    model: Text | None = Field(None, description="Catalogue id or path of a config.json. Default: the model's.")
+    repository: Place | None = Field(None, description="What vLLM loads. Default: the model's, if `model` is; else the catalogue's.")
+    max_model_len: Count | None = Field(None, description="Longest prompt plus answer in tokens. Default: the model's.")
+    gpu_memory_utilization: Fraction | None = Field(None, description="Share of GPU memory that vLLM may use. Default: the model's.")
+    dtype: Dtype | None = Field(None, description="Dtype of activations. Default: the model's.")
+    kv_cache_dtype: KvCacheDtype | None = Field(None, description="Dtype of the KV cache. Default: the model's.")
+    block_size: BlockSize | None = Field(None, description="Tokens in a KV block. Default: the model's.")
+    speculative: SpeculativeSpec | None = Field(None, description="Speculative decoding; null turns it off. Default: the model's.")
+    prefill: RoleSpec | None = Field(None, description="The whole role. Default: the model's.")
+    decode: RoleSpec | None = Field(None, description="The whole role. Default: the model's.")
+    server: RoleSpec | None = Field(None, description="The whole role, also in place of prefill and decode. Default: the model's.")
+    weights: CandidateWeightsSpec = Field(default={}, validate_default=True, description="Its weights. Default: the model's.")
+    extra_args: list[Text] | None = Field(None, description="More vLLM flags, all of them. Default: the model's.")
+    extra_env: Variables | None = Field(None, description="More environment variables, all of them. Default: the model's.")
+
+
 class ModelSpec(Spec):
     """One served model. What both roles must share stands here once; a role holds only what may differ."""
 
@@ -153,14 +201,14 @@ class ModelSpec(Spec):
     served_model_name: Word | None = Field(None, description="Model name in the OpenAI API. Default: name.")
     namespace: Name | None = Field(None, description="Kubernetes namespace; one a model, as its router needs one of its own. Default: name.")
     engine: Text = Field(DEFAULT_ENGINE, description=f"Catalogue id of the vLLM image. Default: {DEFAULT_ENGINE}.")
-    image_digest: Annotated[Text, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits")] | None = Field(
+    image_digest: ImageDigest | None = Field(
         None, description="Digest that pins the engine's image. Default: the tag, and the plan says that it is unverified."
     )
     max_model_len: Count | None = Field(None, description="Longest prompt plus answer in tokens. Default: the model's context length.")
     gpu_memory_utilization: Fraction = Field(0.9, description="Share of GPU memory that vLLM may use. Default: 0.9.")
-    dtype: Literal["auto", "bfloat16", "float16"] = Field("auto", description="Dtype of activations. Default: auto, the checkpoint's.")
+    dtype: Dtype = Field("auto", description="Dtype of activations. Default: auto, the checkpoint's.")
     kv_cache_dtype: KvCacheDtype = Field("auto", description="Dtype of the KV cache. Default: auto, which is bf16 on Hopper.")
-    block_size: Literal[16, 32, 64, 128] | None = Field(
+    block_size: BlockSize | None = Field(
         None, description="Tokens in a KV block. Default: 128 for grouped-query attention with prefill and decode, else the engine's own."
     )
     speculative: SpeculativeSpec | None = Field(None, description="Speculative decoding. Default: off.")
@@ -181,9 +229,17 @@ class ModelSpec(Spec):
         "Default: it does not wait, since loading outlasts most deployments' patience.",
     )
     extra_args: list[Text] = Field([], description="More vLLM flags, each --flag=value; flags that the project sets are refused. Default: none.")
-    extra_env: dict[Annotated[str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], Text] = Field(
+    extra_env: Variables = Field(
         {},
         description="More environment variables, never secrets; variables that the project sets or that break EFA are refused. Default: none.",
+    )
+    generation: Generation | None = Field(
+        None,
+        description="Generation of the pair that serves, part of its LeaderWorkerSets' names: the candidate's, once it has been activated. "
+        "`pulumi up` waits until the sets of a generation are available before Services and router select them. Default: none.",
+    )
+    candidate: CandidateSpec | None = Field(
+        None, description="The next revision, made next to the one that serves; docs/rollout.md walks through it. Default: none."
     )
 
     @property

@@ -218,8 +218,8 @@ def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
     path = path_of(tuple(p for p in loc if p != "[key]"))
     value = _value_at(data, place)
-    if kind == "too_short" and isinstance(value, str):
-        kind = "string_too_short"
+    if kind in {"too_short", "too_long"} and isinstance(value, str):
+        kind = f"string_{kind}"
     if kind == "extra_forbidden":
         known = sorted(_keys(_model_at(model, loc[:-1]) or model))
         return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))

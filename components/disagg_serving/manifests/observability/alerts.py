@@ -138,11 +138,11 @@ def _engines(served: Served, groups: Sequence[Group]) -> Iterator[Alert]:
         answering, of_role = q.of("up", role), {"role": role}
         yield Alert(
             "EnginesMissing",
-            f"{or_zero(f'sum({answering})')} < {group.spec.replicas}",
+            f"{or_zero(f'sum({answering})')} < {group.replicas}",
             startup_budget_seconds(served) // 60 + 10,
             "critical",
             f"engines of {name} are missing",
-            f"{{{{ $value }}}} of {group.spec.replicas} engines can be read, for longer than a start takes.",
+            f"{{{{ $value }}}} of {group.replicas} engines can be read, for longer than a start takes.",
             of_role,
         )
         yield Alert(

@@ -145,7 +145,7 @@ def _engines(served: Served, groups: Sequence[Group]) -> list[Panel]:
                 for g in groups
                 for query in (
                     Query(f"sum({q.of('up', g.role)})", g.role),
-                    Query(constant(g.spec.replicas), f"{g.role}, planned", planned=True),
+                    Query(constant(g.replicas), f"{g.role}, planned", planned=True),
                 )
             ),
         ),

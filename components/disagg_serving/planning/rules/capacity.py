@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from ... import labels
 from ...errors import Level
-from ..autoscaling import scaled_out
 from ..cost import OLD_DAYS, cost_of, old_prices, today
-from ..placement import by_pool, pack
+from ..placement import bounded, by_pool, pack
 from ..shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, pool_name, room_of
 from .registry import Fault, Stage, Subject, rule
 
@@ -132,8 +131,9 @@ def node_packing(s: Subject) -> Iterator[Fault]:
 )
 def group_capacity(s: Subject) -> Iterator[Fault]:
     """All groups of a pool fit the nodes that are reserved or allowed: half-placed groups hold nodes and never serve."""
-    for pool, groups, bound in _bounded(s):
-        needed = len(pack(groups))
+    for pool, everybody, bound in bounded(s.layout) if s.layout else ():
+        groups = [g for g in everybody if g.served.live]  # of the others speaks rule candidate-capacity
+        needed = len(pack(groups)) if groups else 0
         if needed <= bound:
             continue
         widest = max(groups, key=lambda g: (g.size * g.replicas, g.path))
@@ -155,7 +155,7 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
 )
 def mixed_pods(s: Subject) -> Iterator[Fault]:
     """Where pods of different size share a pool, the scheduler may spread the small ones over nodes that the large ones need."""
-    for pool, groups, bound in _bounded(s):
+    for pool, groups, bound in bounded(s.layout) if s.layout else ():
         largest = max(groups, key=lambda g: (g.pod_requests.gpus, g.path))
         gpus, size = largest.instance.gpu.count, largest.pod_requests.gpus
         smaller = [g for g in groups if g.pod_requests.gpus < size]
@@ -211,9 +211,9 @@ def spot_serving(s: Subject) -> Iterator[Fault]:
 
 @rule("template-outage", Level.INFO, Stage.LAYOUT, "LWS: rolling update with maxSurge 0")
 def template_outage(s: Subject) -> Iterator[Fault]:
-    """With one replica and no spare nodes a change of the pods is an outage of that role while it loads again."""
+    """With one replica and no room for a second a change of the pods is an outage of that role while it loads again."""
     for group in s.layout.groups if s.layout else ():
-        if group.replicas == 1:
+        if group.replicas == 1 and not group.surge and group.served.live:
             message = "means that a change of its pods interrupts serving while the model loads again"
             number = "autoscaling.minReplicaCount" if group.spec.autoscaling else "replicas"
             yield Fault(f"{group.path}.{number}", message, 1, "2 or more", "add a replica if that is not acceptable")
@@ -261,14 +261,6 @@ def _small_disks(s: Subject) -> Iterator[Fault]:
             message = f"does not hold the weights of {served.spec.model}, {least - SCRATCH_GIB} GiB with 10 % to spare"
             fix = f"set {least}, leave it out, or stream the weights with weights.s3"
             yield Fault(f"{path}.ephemeralStorageGiB", message, role.ephemeral_storage_gib, f"{least} or more", fix)
-
-
-def _bounded(s: Subject) -> Iterator[tuple[str, list[Group], int]]:
-    """Pools that the program makes, by name, with their groups, scaled ones at their most, and the most nodes they may have."""
-    bounds = {pool.name: pool.max_nodes for pool in s.layout.pools} if s.layout else {}
-    for pool, groups in by_pool(scaled_out(s.layout.groups)).items() if s.layout else ():
-        if pool in bounds:
-            yield pool, groups, bounds[pool]
 
 
 def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:

@@ -184,9 +184,9 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
 @rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag", firm=True)
 def extra_args(s: Subject) -> Iterator[Fault]:
     """Extra flags are whole (`--flag=value`), are not set by the project, and carry no secret."""
-    for i, model in enumerate(s.spec.models):
+    for of_pair, model in s.written():
         for j, arg in enumerate(model.extra_args):
-            path, flag = f"models[{i}].extraArgs[{j}]", arg.split("=", 1)[0]
+            path, flag = f"{of_pair}.extraArgs[{j}]", arg.split("=", 1)[0]
             if not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
             elif carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
@@ -202,9 +202,9 @@ def extra_args(s: Subject) -> Iterator[Fault]:
 @rule("extra-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; vLLM: security page", firm=True)
 def extra_env(s: Subject) -> Iterator[Fault]:
     """Extra variables neither break EFA nor open the engine, are not set by the project, and carry no secret."""
-    for i, model in enumerate(s.spec.models):
+    for of_pair, model in s.written():
         for name, value in model.extra_env.items():
-            path = f"models[{i}].extraEnv.{name}"
+            path = f"{of_pair}.extraEnv.{name}"
             if name in FORBIDDEN_ENV:
                 yield Fault(path, FORBIDDEN_ENV[name], None, "without it", "remove it")
             elif name in OWNED_ENV:

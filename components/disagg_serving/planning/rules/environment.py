@@ -10,6 +10,7 @@ from ... import labels
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
+from ..pairs import pairs_of
 from .registry import Fault, Stage, Subject, rule, rules
 
 MAX_NODE_HOURS = 504
@@ -165,7 +166,10 @@ def names_unique(s: Subject) -> Iterator[Fault]:
     """No two models share a name or make objects of the same name."""
     first: dict[str, int] = {}
     for i, model in enumerate(s.spec.models):
-        names = [model.name, *(f"{model.name}-{role}" for role in model.roles if role != "server")]
+        names = [model.name]
+        for pair, _ in pairs_of(model):
+            base = f"{model.name}-{pair.generation}" if pair.generation else model.name
+            names += [base, *(f"{base}-{role}" for role in pair.roles if role != "server")]
         clash = next((first[n] for n in names if n in first), None)
         if clash is not None:
             other = s.spec.models[clash].name
@@ -199,12 +203,13 @@ def namespaces(s: Subject) -> Iterator[Fault]:
 @rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")
 def names_length(s: Subject) -> Iterator[Fault]:
     """A LeaderWorkerSet's name leaves room for what the controllers append (`-0-1` and a revision hash)."""
-    for i, model in enumerate(s.spec.models):
+    for of_pair, model in s.written():
         for role_name, role in model.roles.items():
-            suffix = "" if role_name == "server" else f"-{role_name}"
+            suffix = ("" if role_name == "server" else f"-{role_name}") + (f"-{model.generation}" if model.generation else "")
             limit = LWS_NAME_LIMIT - len(str(role.most_replicas - 1)) - len(suffix)
             if len(model.name) > limit:
-                yield Fault(f"models[{i}].name", f"is too long for the pods of {role_name}", model.name, f"at most {limit} characters", "shorten it")
+                whose = f"generation {model.generation}'s {role_name}" if model.generation else role_name
+                yield Fault(f"{of_pair}.name", f"is too long for the pods of {whose}", model.name, f"at most {limit} characters", "shorten it")
 
 
 @rule("cluster-name", Level.ERROR, Stage.FORM, "AWS: an IAM role's name has at most 64 characters")

@@ -209,7 +209,7 @@ def policy_use(s: Subject) -> Iterator[Fault]:
 @rule("efa-unfiltered", Level.INFO, Stage.FORM, "disagg-serving: EFA passes the kernel by, where NetworkPolicies are enforced")
 def efa_unfiltered(s: Subject) -> Iterator[Fault]:
     """NetworkPolicies filter TCP and UDP; what GPU nodes say over EFA is bounded only by the security group that they share."""
-    fabric = [served.spec.name for served in s.served if served.spec.disaggregated or _spans_nodes(served)]
+    fabric = list(dict.fromkeys(served.spec.name for served in s.served if served.spec.disaggregated or _spans_nodes(served)))
     if s.spec.network_policy.enabled and fabric:
         message = f"does not filter EFA traffic, here of {', '.join(fabric)}: only the security group bounds it, which all GPU nodes share"
         yield Fault("networkPolicy", message, None, "one environment for each model that must be apart")

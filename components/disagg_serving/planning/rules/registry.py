@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...catalog import Catalog
 from ...errors import Finding, Level
-from ...spec import EnvironmentSpec, RoleSpec
+from ...spec import EnvironmentSpec, ModelSpec, RoleSpec
 from ...spec.serving import RoleName
+from ..pairs import CANDIDATE, pairs_of
 from ..shapes import Layout, Served
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ class Subject:
         for served in self.served:
             for name, role in served.spec.roles.items():
                 yield served, name, role, f"{served.path}.{name}"
+
+    def written(self) -> Iterator[tuple[str, ModelSpec]]:
+        """Every pair of every model as its fields say, with its path; their names need not be known."""
+        for i, model in enumerate(self.spec.models):
+            for pair, candidate in pairs_of(model):
+                yield f"models[{i}]{CANDIDATE if candidate else ''}", pair
 
     def with_layout(self, layout: Layout) -> Subject:
         """The same subject for the layout stage."""
@@ -109,6 +116,7 @@ _ALWAYS = (
     "observability",
     "parallel",
     "roles",
+    "rollout",
     "weights",
 )
 _SELDOM = {Stage.OBJECTS: "objects", Stage.LOOK_UP: "look_ups"}

@@ -21,15 +21,15 @@ FOLDER = re.compile(r"[A-Za-z0-9._/-]+")
 @rule("weights-source", Level.ERROR, Stage.FORM, "disagg-serving: one source of weights, used as it is written", firm=True)
 def weights_source(s: Subject) -> Iterator[Fault]:
     """A mirror has a place and a revision, and nothing is set that the source does not use."""
-    for i, model in enumerate(s.spec.models):
-        path, weights = f"models[{i}].weights", model.weights
+    for of_pair, model in s.written():
+        path, weights = f"{of_pair}.weights", model.weights
         if weights.mirror and weights.s3 is None:
             yield Fault(f"{path}.s3", "is required with mirror", None, "the bucket to copy to", "add s3: {bucket: ...}")
         if weights.mirror and weights.revision and not COMMIT.fullmatch(weights.revision):
             message = "is no commit, so another copy would be made of what it names later"
             yield Fault(f"{path}.revision", message, weights.revision, "a commit, 7 to 40 hexadecimal digits", "name the commit")
         if weights.mirror and model.repository and not HUB_NAME.fullmatch(model.repository):
-            yield Fault(f"models[{i}].repository", "is no repository of a hub, which mirror copies", model.repository, "owner/name", "remove mirror")
+            yield Fault(f"{of_pair}.repository", "is no repository of a hub, which mirror copies", model.repository, "owner/name", "remove mirror")
         if weights.mirror and weights.revision is None:
             yield Fault(
                 f"{path}.revision", "is required with mirror: a copy of a floating head would be another one each time", None, "a commit", "add it"

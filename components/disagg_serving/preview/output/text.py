@@ -108,14 +108,16 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
     for e in entries:
         gib, tokens, requests, mean = e["perGpu"], e["kvTokens"], e["maxConcurrency"], e.get("workloadConcurrency")
         plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
-        table.add_row(
-            f"{e['model']} {e['role']}", *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests), f"{mean['mid']:.1f}" if mean else ""
-        )
+        table.add_row(_engine(e), *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests), f"{mean['mid']:.1f}" if mean else "")
     note = (
         "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
         "`disagg fit --explain` shows how"
     )
     return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
+
+
+def _engine(entry: Mapping[str, Any]) -> str:
+    return " ".join(entry[key] for key in ("model", "generation", "role") if key in entry)
 
 
 def _bars(bars: dict[str, float]) -> str:
@@ -193,7 +195,7 @@ def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:
     for line in roles:
         demand, block = line["onDemand"] or {}, line["capacityBlock"] or {}
         prices = [_usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
-        table.add_row(f"{line['model']} {line['role']}", str(line["gpus"]), *prices, block.get("asOf", ""))
+        table.add_row(_engine(line), str(line["gpus"]), *prices, block.get("asOf", ""))
     return [Text(""), table] if roles else []
 
 
