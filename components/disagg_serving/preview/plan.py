@@ -15,6 +15,7 @@ from ..planning.placement import Node, by_pool, place
 from ..planning.report import capacities
 from ..planning.shapes import Group, Layout
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
+from .diff import Difference
 from .graph import Graph
 from .topology import topology_of
 
@@ -31,6 +32,7 @@ class Plan:
     graph: Graph
     findings: Sequence[Finding]
     layout: Layout | None = None
+    difference: Difference | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as data; the keys are the contract of `plan --format json`."""
@@ -44,7 +46,8 @@ class Plan:
             "forecast": [f for s in self.layout.served if (f := forecast_of(self.layout, s))] if self.layout else [],
             "placement": placement_of(self.layout) if self.layout else [],
             "cost": cost_of(self.layout) if self.layout else NO_COST,
-            "changes": [],
+            "changes": [c.as_dict() for c in self.difference.changes] if self.difference else [],
+            "difference": self.difference.as_dict() if self.difference else None,
             "topology": topology_of(self.layout) if self.layout else "",
         }
 
