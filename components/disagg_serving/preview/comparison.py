@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .base import BasePlans
 from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .diff import Change, Difference, Op, PathChange
 from .effects import with_effects, worst_first
-from .graph import COMPUTED
+from .graph import COMPUTED, Graph
 from .paths import differences
+from .plan import Plan
 from .renames import Rename, find_renames
 from .replacements import checked_on, covers, forces_replacement, is_known
+from .revision import Revision
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 OPTIONS = ("protect", "retainOnDelete", "deletedWith", "ignoreChanges", "replaceOnChanges", "additionalSecretOutputs", "customTimeouts")
@@ -23,9 +26,31 @@ NEW_ID = "<computed anew>"
 Resources = Mapping[str, Mapping[str, Any]]
 
 
+def with_differences(plans: Sequence[Plan], base: BasePlans, revision: Revision, *, every: bool) -> list[Plan]:
+    """The plans, each with its difference; with `every` also those of stacks that only the base has."""
+    found = []
+    for plan in plans:
+        before = base.plans.get(plan.stack, {})
+        notes = [*revision.notes, *base.notes]
+        if base.plans and not before:
+            notes.append(f"{revision.asked} has no stack {plan.stack}: everything counts as new")
+        difference = compare(before, plan.as_dict(), revision.asked, revision.commit, notes)
+        found.append(replace(plan, difference=difference))
+    gone = sorted(base.plans.keys() - {p.stack for p in plans}) if every else []
+    for stack in gone:
+        before = base.plans[stack]
+        note = f"the stack has no file any more: what it deployed stays until `pulumi destroy --stack {stack}`"
+        empty = Plan(before["project"], stack, Graph(), [])
+        found.append(replace(empty, difference=compare(before, empty.as_dict(), revision.asked, revision.commit, [*revision.notes, note])))
+    return found
+
+
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], base: str, commit: str, notes: Sequence[str] = ()) -> Difference:
     """The difference of two plans in the form of `plan --format json`; an older version's may lack keys."""
     old, new = _resources(before), _resources(after)
+    if not new and after.get("checks"):
+        # what is refused declares nothing, which does not mean that anything is deleted
+        old, notes = {}, [*notes, "the checks stop before any resource is declared, so only they are compared"]
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
     changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias))
