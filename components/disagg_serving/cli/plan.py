@@ -31,7 +31,7 @@ class FailOn(StrEnum):
     WARNING = "warning"
 
 
-def plan(
+def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     stack: Annotated[str | None, typer.Argument(help="Name of a stack of this project.", show_default=False)] = None,
     all_stacks: Annotated[bool, typer.Option("--all", help="All stacks of this project.")] = False,
     output_format: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TEXT,

@@ -67,9 +67,8 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
     `version` is this tool's. The process ends and the work tree goes with the context, however it is left. Raises ToolError when the
     revision's requirements differ and cannot be installed.
     """
-    folder = cache_folder()
     key = json.dumps([revision.commit, str(revision.project), stack or ALL, version, sys.version, str(today())])
-    file = folder / "plans" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    file = cache_folder() / "plans" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     kept = _read(file)
     if kept is not None:
         yield lambda: kept
@@ -80,7 +79,8 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
             yield lambda: BasePlans(notes=(missing,))
             return
         output = Path(scratch) / "plans.json"
-        process = _start(revision, tree, folder, scratch, ["--all"] if stack is None else [stack], output)
+        what = ["--all"] if stack is None else [stack]
+        process = _start(revision, tree, scratch, ["plan", *what, "--format", "json", "-o", str(output)])
         try:
             yield lambda: _finished(process, revision, output, file)
         finally:
@@ -99,19 +99,19 @@ def _missing(revision: Revision, tree: Path, stack: str | None) -> str | None:
     return None if stack is None or stack in stacks else f"{revision.asked} has no stack {stack}: everything counts as new"
 
 
-def _start(revision: Revision, tree: Path, folder: Path, scratch: str, what: list[str], output: Path) -> subprocess.Popen[str]:
-    python, own = interpreter_of(revision, folder)
+def _start(revision: Revision, tree: Path, home: str, command: list[str]) -> subprocess.Popen[str]:
+    """Run `disagg` of the revision in its work tree."""
+    python, own = interpreter_of(revision, cache_folder())
     roots = [Path(p).resolve() for p in sys.path if p]
     inside = [r for r in roots if r.is_relative_to(revision.repository.resolve()) and not r.is_relative_to(Path(sys.prefix).resolve())]
     # the same code need not be compiled anew
     moved = [tree / r.relative_to(revision.repository.resolve()) for r in inside if own or revision.differs(r)]
-    environment = _environment(os.environ, scratch)
+    environment = _environment(os.environ, home)
     paths = [str(m) for m in moved if m.is_dir()] + [p for p in (environment.pop("PYTHONPATH", ""),) if p and not own]
     if paths:
         environment["PYTHONPATH"] = os.pathsep.join(paths)
-    command = [*_without_network(), str(python), "-P", "-m", "disagg_serving", "plan", *what, "--format", "json", "-o", str(output)]
     return subprocess.Popen(
-        command,
+        [*_without_network(), str(python), "-P", "-m", "disagg_serving", *command],
         cwd=tree / revision.project,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -72,13 +72,22 @@ def _deltas(old: Mapping[str, Any], new: Mapping[str, Any], judge: Any) -> list[
 
 
 def check_changes(before: Sequence[Data], after: Sequence[Data]) -> CheckChanges:
-    """Findings by rule, place and text."""
-    old, new = ({(f.id, f.path, f.level, f.message): f for f in map(finding_of, findings)} for findings in (before, after))
+    """Findings by rule and place; one whose text changed is new, and its former text not gone."""
+    old, new = ([finding_of(data) for data in findings] for findings in (before, after))
+    known, places = {_text_of(f) for f in old}, {_place_of(f) for f in new}
     return CheckChanges(
-        sort_findings(f for key, f in new.items() if key not in old),
-        sort_findings(f for key, f in old.items() if key not in new),
-        sort_findings(f for key, f in new.items() if key in old),
+        sort_findings(f for f in new if _text_of(f) not in known),
+        sort_findings(f for f in old if _place_of(f) not in places),
+        sort_findings(f for f in new if _text_of(f) in known),
     )
+
+
+def _place_of(finding: Finding) -> tuple[str, str, Level]:
+    return finding.id, finding.path, finding.level
+
+
+def _text_of(finding: Finding) -> tuple[str, ...]:
+    return *_place_of(finding), finding.message
 
 
 def finding_of(data: Data) -> Finding:
