@@ -127,8 +127,11 @@ def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping
     ]
     changes += [PathChange(f"options.{path}", before, after) for path, before, after in differences(_kept_options(old), _kept_options(new))]
     made = {urn for urn, change in found.items() if change.op in (Op.CREATE, Op.REPLACE, Op.RENAME)}
+    same = {change.former: urn for urn, change in found.items() if change.former}
     for key, urns in new.get("inputDependencies", {}).items():
-        if made & set(urns) and _holds_computed(new["inputs"].get(key)) and not any(covers(key, c.path) for c in changes):
+        sources = {same.get(urn, urn) for urn in old.get("inputDependencies", {}).get(key, urns)}
+        other = bool(made & set(urns)) or sources != set(urns)
+        if other and _holds_computed(new["inputs"].get(key)) and not any(covers(key, c.path) for c in changes):
             changes.append(PathChange(key, COMPUTED, NEW_ID, forces_replacement(type_token, key)))
     if new["provider"] in made or (old["provider"] and new["provider"] and old["provider"] != new["provider"]):
         changes.append(PathChange("options.provider", old["provider"], new["provider"], forces_replacement=True))

@@ -86,7 +86,8 @@ def _bucket_setting(case: Case) -> Iterator[Effect]:
 
 def _role(case: Case) -> Iterator[Effect]:
     if case.goes:
-        yield Effect("who uses the role has no rights until the new one is in place", Level.WARNING)
+        until = " until the new one is in place" if case.op is Op.REPLACE else ""
+        yield Effect(f"who acts by it has no rights{until}", Level.WARNING)
     elif case.touches("assumeRolePolicy", "permissionsBoundary"):
         yield Effect("who may take the role, or what it may do, changes", Level.WARNING)
 
@@ -98,7 +99,8 @@ def _rights(case: Case) -> Iterator[Effect]:
 
 def _entry(case: Case) -> Iterator[Effect]:
     if case.goes:
-        yield Effect("until it is there again, nodes or people of this role are not let into the cluster", Level.WARNING)
+        until = " until it is there again" if case.op is Op.REPLACE else ""
+        yield Effect(f"nodes or people of this role are not let into the cluster{until}", Level.WARNING)
 
 
 def _record(case: Case) -> Iterator[Effect]:

@@ -36,9 +36,9 @@ def _workload(case: Case) -> Iterator[Effect]:
         if after == 0:
             yield Effect(f"no group of {name} is left", Level.WARNING)
         elif after < before:
-            yield Effect(f"{before - after} of {before} groups of {name} end, those with the highest index first", Level.WARNING)
+            yield Effect(f"{before - after} of {before} groups of {name} ends, from the highest index down", Level.WARNING)
         else:
-            yield Effect(f"{after - before} more groups of {name} take requests once they have loaded")
+            yield Effect(f"{after - before} more of {name} will take requests once their weights are loaded")
     elif before != after:
         yield Effect(f"who sets the number of groups of {name} changes: an autoscaler, or this program", Level.WARNING)
 
@@ -88,8 +88,8 @@ def _node_class(case: Case) -> Iterator[Effect]:
     pools = [
         p for p in case.all_after.values() if p["type"] == NODE_POOL and get(p, "inputs.spec.template.spec.nodeClassRef.name") == case_name(case)
     ]
-    if case.op is Op.DELETE:
-        yield Effect("nodes of this class are drained and ended", Level.WARNING)
+    if case.goes:
+        yield Effect("nodes of this class are drained and ended, with their pods", Level.WARNING)
     elif case.op is not Op.CREATE and case.touches("spec"):
         names = ", ".join(sorted(case_name_of(p) for p in pools)) or "no pool"
         yield _drift(f"nodes of {names}", pools)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Any
 
 from rich import box
@@ -60,7 +59,8 @@ def _path(change: PathChange) -> Text:
 def _values(before: Any, after: Any) -> tuple[str, str]:
     """Both values, cut; of long texts from where they differ."""
     if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > SHOWN_LENGTH:
-        start = max(0, len(commonprefix([before, after])) - CONTEXT)
+        same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+        start = max(0, same - CONTEXT)
         cut = "..." if start else ""
         return cut + show(before[start:]), cut + show(after[start:])
     return "nothing" if before is None else show(before), "nothing" if after is None else show(after)
