@@ -60,7 +60,7 @@ def test_the_engine_previews_the_same(shipped: Engine, case: Case) -> None:
     shipped.edit(lambda e: edit(e, case.after))
     after = plan(shipped)
     objects = {r["urn"] for p in (before, after) for r in p["resources"] if r["type"].startswith("kubernetes:") and not r["remote"]}
-    expected = {}
+    expected: dict[str, str] = {}
     for change in compare(before, after, "base", "").changes:
         if change.op is Op.RENAME and change.former:
             expected |= {change.urn: "create", change.former: "delete"}

@@ -28,7 +28,7 @@ def urn(*types: str, name: str = "x") -> str:
 def resource(*types: str, name: str = "x", **rest: Any) -> dict[str, Any]:
     """A recorded resource below components of the types before its own."""
     kind = types[-1]
-    data = {"urn": urn(*types, name=name), "type": kind, "name": name, "parent": None, "provider": None, "remote": False, "inputs": {}}
+    data: dict[str, Any] = {"urn": urn(*types, name=name), "type": kind, "name": name, "parent": None, "provider": None, "remote": False, "inputs": {}}
     return {**data, "custom": kind != COMPONENT, "dependsOn": [], "options": {}, **rest}
 
 
@@ -151,7 +151,7 @@ def test_another_object_is_no_rename() -> None:
 
 def test_what_a_replaced_resource_is_part_of() -> None:
     """A replacement goes on through computed inputs: to those that force one, and as an update to the others."""
-    subnet = {"inputs": {"vpcId": COMPUTED}, "inputDependencies": {"vpcId": [urn(VPC)]}}
+    subnet: dict[str, Any] = {"inputs": {"vpcId": COMPUTED}, "inputDependencies": {"vpcId": [urn(VPC)]}}
     before = [resource(VPC, inputs={"cidrBlock": "10.0.0.0/16"}), resource(SUBNET, **subnet), resource(KEY, **subnet)]
     after = [resource(VPC, inputs={"cidrBlock": "10.1.0.0/16"}), *before[1:]]
     found = {c.type: c for c in between(before, after).changes}
