@@ -28,7 +28,15 @@ def urn(*types: str, name: str = "x") -> str:
 def resource(*types: str, name: str = "x", **rest: Any) -> dict[str, Any]:
     """A recorded resource below components of the types before its own."""
     kind = types[-1]
-    data: dict[str, Any] = {"urn": urn(*types, name=name), "type": kind, "name": name, "parent": None, "provider": None, "remote": False, "inputs": {}}
+    data: dict[str, Any] = {
+        "urn": urn(*types, name=name),
+        "type": kind,
+        "name": name,
+        "parent": None,
+        "provider": None,
+        "remote": False,
+        "inputs": {},
+    }
     return {**data, "custom": kind != COMPONENT, "dependsOn": [], "options": {}, **rest}
 
 
