@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from disagg_serving import labels
 from disagg_serving.errors import Level
 from disagg_serving.preview.comparison import NEW_ID, compare
 from disagg_serving.preview.diff import Change, Difference, Op
+from disagg_serving.preview.effects_kubernetes import LWS
 from disagg_serving.preview.graph import COMPUTED, Graph
 from disagg_serving.preview.output.text import render_text
 from disagg_serving.preview.paths import differences
@@ -233,6 +235,26 @@ def test_what_is_refused_is_not_deleted() -> None:
     assert not found.changes
     assert [f.id for f in found.checks.new] == ["r"]
     assert "only they are compared" in found.notes[-1]
+
+
+@pytest.mark.parametrize(("selector", "says"), [({"role": "decode"}, "of two revisions exchange KV"), ({"identity": "b"}, "do not meet: no answers")])
+def test_revisions_of_prefill_and_decode(selector: dict[str, str], says: str) -> None:
+    """Where Services select by what both roles must share, revisions do not mix, but nobody answers until both roles have loaded."""
+
+    def sets(image: str, identity: str) -> list[dict[str, Any]]:
+        def template(role: str) -> dict[str, Any]:
+            marks = {labels.PART_OF: "m", labels.COMPONENT: role, "role": role, "identity": identity}
+            return {"metadata": {"labels": marks}, "spec": {"containers": [{"name": "vllm", "image": image}]}}
+
+        roles = ("prefill", "decode")
+        return [
+            resource(LWS, name=r, inputs={"spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template(r)}}}) for r in roles
+        ]
+
+    service = resource(SERVICE, inputs={"spec": {"selector": selector}})
+    found = between([*sets("v1", "a"), service], [*sets("v2", "b"), service])
+    assert [says in c.effect for c in found.changes] == [True, True]
+    assert {c.severity for c in found.changes} == {Level.WARNING}
 
 
 def test_figures() -> None:
