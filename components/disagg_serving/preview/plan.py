@@ -18,6 +18,7 @@ from ..planning.report import capacities
 from ..planning.rules import check_objects
 from ..planning.shapes import Group, Layout
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
+from .diff import Difference
 from .graph import Graph, declared
 from .topology import topology_of
 
@@ -35,6 +36,7 @@ class Plan:
     graph: Graph
     findings: Sequence[Finding]
     layout: Layout | None = None
+    difference: Difference | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as data; the keys are the contract of `plan --format json`."""
@@ -49,7 +51,8 @@ class Plan:
             "placement": placement_of(self.layout) if self.layout else [],
             "cost": cost_of(self.layout) if self.layout else NO_COST,
             "autoscaling": scaling_of(self.layout) if self.layout else NO_SCALING,
-            "changes": [],
+            "changes": [c.as_dict() for c in self.difference.changes] if self.difference else [],
+            "difference": self.difference.as_dict() if self.difference else None,
             "topology": topology_of(self.layout) if self.layout else "",
         }
 
@@ -152,7 +155,8 @@ def _defaults(project: Project) -> dict[str, Any]:
     return found
 
 
-def fails(findings: Sequence[Finding], fail_on: Level) -> bool:
-    """Whether the findings reach the level at which a command ends with exit code 2."""
+def fails(plan: Plan, fail_on: Level) -> bool:
+    """Whether findings, or what a difference does, reach the level at which a command ends with exit code 2."""
     levels = {Level.ERROR} if fail_on is Level.ERROR else {Level.ERROR, Level.WARNING}
-    return any(f.level in levels for f in findings)
+    found = {f.level for f in plan.findings} | (plan.difference.severities() if plan.difference else set())
+    return bool(found & levels)

@@ -16,8 +16,9 @@ from rich.tree import Tree
 from ...errors import Finding, Level
 from ..graph import Resource
 from ..plan import Plan
+from .changes import difference_parts
+from .words import STYLES, short_type
 
-STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
 PLAIN_WIDTH = 120
 REMOTE_NOTE = "expanded by the engine"
 
@@ -42,7 +43,9 @@ def _to_text(what: Any, *, color: bool, width: int | None) -> str:
 def _plan(plan: Plan) -> list[Any]:
     data = plan.as_dict()
     parts: list[Any] = [Text(f"{plan.project} / {plan.stack}", style="bold"), Text("")]
-    if plan.graph.resources:
+    if plan.difference is not None:
+        parts += difference_parts(plan.difference)
+    elif plan.graph.resources:
         parts += [Text(f"Resources ({len(plan.graph.resources)})", style="bold"), _resources(plan), Text("")]
     else:
         parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
@@ -63,26 +66,21 @@ def _resources(plan: Plan) -> Tree:
 
 
 def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
-    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, _short(r.type), r.name))
+    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, short_type(r.type), r.name))
     leaves = [r for r in children if r.custom or r.remote]
-    for kind in sorted({_short(r.type) for r in leaves}):
-        for r in (x for x in leaves if _short(x.type) == kind):
+    for kind in sorted({short_type(r.type) for r in leaves}):
+        for r in (x for x in leaves if short_type(x.type) == kind):
             tree.add(_label(r))
     for r in (x for x in children if x not in leaves):
         _branch(tree.add(_label(r)), plan, r.urn)
 
 
 def _label(r: Resource) -> Text:
-    text = Text.assemble((_short(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
+    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
     notes = [word for word, on in (("protected", r.options.get("protect")), (REMOTE_NOTE, r.remote)) if on]
     if notes:
         text.append(f"  ({', '.join(notes)})", style="dim")
     return text
-
-
-def _short(type_token: str) -> str:
-    package, *_, name = type_token.split(":")
-    return f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{name}"
 
 
 def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
