@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -72,10 +73,11 @@ class Finding:
 
 
 class SpecError(Exception):
-    """Input that cannot be used. Carries every finding of the run, not only the first."""
+    """Input that cannot be used. Carries every finding of the run, not only the first, and the file where one as a whole is unusable."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[Finding], file: Path | None = None) -> None:
         self.findings = sort_findings(findings)
+        self.file = file
         super().__init__("\n".join(f.sentence() for f in self.findings))
 
 

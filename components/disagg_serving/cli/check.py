@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import Level, has_errors
+from .. import __version__
+from ..errors import Finding, Level, SpecError, has_errors
 from ..planning.evaluation import evaluate_file
 from .common import emit, find_input, on_terminal, terminal_width
 from .plan import FailOn
@@ -19,6 +21,7 @@ class CheckFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    SARIF = "sarif"
 
 
 def check(
@@ -27,9 +30,20 @@ def check(
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
 ) -> int:
     """Check a stack or environment by the rules alone; Pulumi is not loaded."""
-    given = find_input(stack)
-    findings = evaluate_file(given.file, given.base).findings
-    if output_format is CheckFormat.JSON:
+    findings: list[Finding]
+    file: Path | None
+    try:
+        given = find_input(stack)
+        findings, file, bare = evaluate_file(given.file, given.base).findings, given.file.path, given.file.bare
+    except SpecError as problem:
+        if output_format is CheckFormat.TEXT:
+            raise
+        findings, file, bare = problem.findings, problem.file, True
+    if output_format is CheckFormat.SARIF:
+        from ..preview.output.sarif import render_sarif  # noqa: PLC0415
+
+        emit(render_sarif(findings, file, version=__version__, bare=bare), None)
+    elif output_format is CheckFormat.JSON:
         emit(json.dumps({"version": 1, "checks": [f.as_dict() for f in findings]}, indent=2, ensure_ascii=False, default=str), None)
     elif on_terminal():
         from ..preview.output.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
