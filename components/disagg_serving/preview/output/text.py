@@ -16,10 +16,10 @@ from rich.tree import Tree
 from ...errors import Finding, Level
 from ..graph import Resource
 from ..plan import Plan
+from .figures import notes_of, short_type, traffic_lines, usd, with_bars
 
 STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
 PLAIN_WIDTH = 120
-REMOTE_NOTE = "expanded by the engine"
 
 
 def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
@@ -62,26 +62,20 @@ def _resources(plan: Plan) -> Tree:
 
 
 def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
-    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, _short(r.type), r.name))
+    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, short_type(r.type), r.name))
     leaves = [r for r in children if r.custom or r.remote]
-    for kind in sorted({_short(r.type) for r in leaves}):
-        for r in (x for x in leaves if _short(x.type) == kind):
+    for kind in sorted({short_type(r.type) for r in leaves}):
+        for r in (x for x in leaves if short_type(x.type) == kind):
             tree.add(_label(r))
     for r in (x for x in children if x not in leaves):
         _branch(tree.add(_label(r)), plan, r.urn)
 
 
 def _label(r: Resource) -> Text:
-    text = Text.assemble((_short(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
-    notes = [word for word, on in (("protected", r.options.get("protect")), (REMOTE_NOTE, r.remote)) if on]
-    if notes:
+    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
+    if notes := notes_of(r):
         text.append(f"  ({', '.join(notes)})", style="dim")
     return text
-
-
-def _short(type_token: str) -> str:
-    package, *_, name = type_token.split(":")
-    return f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{name}"
 
 
 def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
@@ -108,7 +102,12 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
         gib, tokens, requests, mean = e["perGpu"], e["kvTokens"], e["maxConcurrency"], e.get("workloadConcurrency")
         plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
         table.add_row(
-            f"{e['model']} {e['role']}", *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests), f"{mean['mid']:.1f}" if mean else ""
+            f"{e['model']} {e['role']}",
+            *plain,
+            with_bars(gib["kvGiB"]),
+            f"{tokens['mid']:,.0f}",
+            with_bars(requests),
+            f"{mean['mid']:.1f}" if mean else "",
         )
     note = (
         "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
@@ -117,39 +116,9 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
     return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
 
 
-def _bars(bars: dict[str, float]) -> str:
-    return f"{bars['mid']:.1f} ({bars['low']:.1f}-{bars['high']:.1f})"
-
-
 def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
-    """What measured rates say, and what remains a bound without them."""
-    lines = []
-    for f in forecasts:
-        if "problem" in f:
-            lines.append(f"{f['model']}: {f['problem']}")
-            continue
-        if "requestsPerSecond" in f:
-            rate, busy = f["requestsPerSecond"], f["utilisation"]
-            lines.append(
-                f"{f['model']}: {rate['wanted']:g} requests/s wanted, {rate['kind']} {rate['capacity']:g}, bound by {f['boundBy']}; prefill busy "
-                f"{busy['prefill']:.0%}, decode {busy['decode']:.0%}"
-            )
-            if f["prefillWaitSeconds"] is not None:
-                lines.append(f"  a prompt waits {f['prefillWaitSeconds']:.2g} s for prefill (M/D/1), before it is calculated")
-        else:
-            lines.append(f"{f['model']}: no measured rates, so only bounds of throughput (prefill.measuredRates, decode.measuredRates)")
-            lines += [f"  {bound}" for bound in f["bounds"]]
-        if "kvTransfer" in f:
-            moved = "; ".join(f"{s['name']} {_span(s['seconds'])} s" for s in f["kvTransfer"]["scenarios"])
-            lines.append(f"  KV of a prompt: {f['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
-        if "usdPerMillionTokens" in f:
-            lines.append(f"  {f['usdPerMillionTokens']:.2f} USD for a million tokens at that capacity")
+    lines = [f"  {line}" if i else line for f in forecasts for i, line in enumerate(traffic_lines(f))]
     return [Padding(Text(line), (0, 0, 0, 1)) for line in lines]
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2g}" if low == high else f"{low:.2g} to {high:.2g}"
 
 
 def _cost(cost: dict[str, Any]) -> list[Any]:
@@ -160,9 +129,9 @@ def _cost(cost: dict[str, Any]) -> list[Any]:
     table.add_column("price of", no_wrap=True)
     for line in cost["lines"]:
         dated = " ".join(part for part in (line["asOf"], line["region"]) if part)
-        table.add_row(line["item"], str(line["quantity"]), _usd(line["perHour"]), _usd(line["perMonth"]), dated)
+        table.add_row(line["item"], str(line["quantity"]), usd(line["perHour"]), usd(line["perMonth"]), dated)
     table.add_section()
-    table.add_row("total" if cost["complete"] else "total of what is known", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", style="bold")
+    table.add_row("total" if cost["complete"] else "total of what is known", "", usd(cost["perHour"]), usd(cost["perMonth"]), "", style="bold")
     notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
     return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost["roles"])]
 
@@ -174,15 +143,9 @@ def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:
         table.add_column(heading, justify="right")
     for line in roles:
         demand, block = line["onDemand"] or {}, line["capacityBlock"] or {}
-        prices = [_usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
+        prices = [usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
         table.add_row(f"{line['model']} {line['role']}", str(line["gpus"]), *prices, block.get("asOf", ""))
     return [Text(""), table] if roles else []
-
-
-def _usd(amount: float | None) -> str:
-    if amount is None:
-        return "unknown"
-    return f"{amount:,.3f}" if 0 < amount < 1 else f"{amount:,.2f}"
 
 
 def _findings(findings: Sequence[Finding]) -> list[Any]:
