@@ -199,7 +199,7 @@ def test_differences_stand_worst_first() -> None:
 
     assert text.index("everything goes") < text.index("Figures that differ") < text.index("tags.a")
     assert "`vpcId`: `a` → `b`, **forces the replacement**" in text
-    assert "`tags.a`: none → `x`" in text
+    assert "`tags.a`: `nothing` → `x`" in text
     assert "1 replaced, 1 updated" in text
     assert "7 unchanged since origin/main" in text
     assert "the base has other requirements" in text

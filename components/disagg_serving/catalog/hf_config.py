@@ -35,14 +35,14 @@ BLOCK = 128
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5625, "mxfp4": 0.53, "nvfp4": 0.5625}
 
 
-def read_model(path: Path, name: str, repository: str) -> Model:
-    """The entry for a config.json (or the folder that holds it).
+def read_model(path: Path, name: str, repository: str, root: Path | None = None) -> Model:
+    """The entry for a config.json (or the folder that holds it). No file is read that a link puts outside `root`.
 
     The checkpoint's size is taken from `model.safetensors.index.json` beside it, else it is computed from the parameters.
     Raises SpecError when the file is missing, is not JSON, lacks a number, or is of an architecture whose memory is not known here.
     """
     file = path / "config.json" if path.is_dir() else path
-    data = _read_json(file)
+    data = _read_json(file, root)
     names = data.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else "none" if names is None else show(names)
     if architecture not in SUPPORTED:
@@ -53,10 +53,10 @@ def read_model(path: Path, name: str, repository: str) -> Model:
     weight_dtype = _weight_dtype(config, data)
     beside = file.parent / "hf_quant_config.json"
     if weight_dtype == "bf16" and beside.is_file():
-        inside = _read_json(beside).get("quantization")
+        inside = _read_json(beside, root).get("quantization")
         weight_dtype = _modelopt(inside if isinstance(inside, dict) else {}, f"{beside.name}: quantization.quant_algo")
     index = file.parent / "model.safetensors.index.json"
-    files = _Config(_read_json(index).get("metadata") if index.is_file() else None, index.name)
+    files = _Config(_read_json(index, root).get("metadata") if index.is_file() else None, index.name)
     size = files.number("total_size", 0)
     if config.findings or files.findings:
         raise SpecError([*config.findings, *files.findings])
@@ -108,7 +108,9 @@ class _Config:
         return next((self.number(key) for key in keys if self.data.get(key) is not None), 0)
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def _read_json(file: Path, root: Path | None) -> dict[str, Any]:
+    if root is not None and not file.resolve().is_relative_to(root.resolve()):
+        raise _refused("", "is a link that leads out of the project", file.name, "a file inside it")
     try:
         data = json.loads(file.read_bytes())
     except OSError as problem:

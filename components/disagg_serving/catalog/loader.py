@@ -52,6 +52,9 @@ class Shelf(Mapping[str, E], Generic[E]):
 
     def _load(self, file: Path) -> E:
         where = f"{self.kind}/{file.name}"
+        if not any(file.resolve().is_relative_to(d.resolve()) for d in self._dirs):
+            message = "is a link that leads out of the catalogue"
+            raise SpecError([Finding("catalog", Level.ERROR, where, message, None, "a file inside its folder", "copy the file")])
         try:
             entry = parse(self._model(), read_yaml(file))
         except SpecError as problem:

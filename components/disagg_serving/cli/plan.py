@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .. import __version__
 from ..errors import Level, ToolError
-from ..spec.stack_file import find_project
+from ..spec.stack_file import Project, StackFile, find_project
 from .common import emit, find_input, on_terminal, terminal_width
+
+if TYPE_CHECKING:
+    from ..preview.plan import Plan
 
 
 class PlanFormat(StrEnum):
@@ -29,15 +33,16 @@ class FailOn(StrEnum):
     WARNING = "warning"
 
 
-def plan(
+def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     stack: Annotated[str | None, typer.Argument(help="Name of a stack of this project.", show_default=False)] = None,
     all_stacks: Annotated[bool, typer.Option("--all", help="All stacks of this project.")] = False,
     output_format: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TEXT,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead.", show_default=False)] = None,
+    base: Annotated[str | None, typer.Option("--base", help="Show the difference to this branch, tag or commit.", show_default=False)] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
 ) -> int:
-    """Record the stack's whole program offline: resources, placement, cost and checks."""
-    from ..preview.plan import fails, make_plan, make_plans  # noqa: PLC0415
+    """Record the stack's whole program offline: resources, placement, cost and checks; with --base, what a change does to them."""
+    from ..preview.plan import fails  # noqa: PLC0415
 
     if all_stacks == (stack is not None):
         raise ToolError("give the name of a stack, or --all")
@@ -45,12 +50,9 @@ def plan(
         given = find_input(stack)
         if given.project is None or given.file.bare:
             raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
-        plans = [make_plan(given.project, given.file)]
+        plans = _plans(given.project, given.file, base)
     else:
-        project = find_project(Path.cwd())
-        if not project.stacks():
-            raise ToolError("this project has no stack files")
-        plans = make_plans(project, project.stacks())
+        plans = _plans(find_project(Path.cwd()), None, base)
     if output_format is PlanFormat.JSON:
         from ..preview.output.json import render_json  # noqa: PLC0415
 
@@ -67,4 +69,23 @@ def plan(
         from ..preview.output.text import render_text  # noqa: PLC0415
 
         emit(render_text(plans, color=on_terminal() and output is None, width=terminal_width() if output is None else None), output)
-    return 2 if any(fails(p.findings, Level(fail_on.value)) for p in plans) else 0
+    return 2 if any(fails(p, Level(fail_on.value)) for p in plans) else 0
+
+
+def _plans(project: Project, file: StackFile | None, base: str | None) -> list[Plan]:
+    """Plans of one stack, or of all without a file; with `base` each has its difference."""
+    from ..preview.plan import make_plan, make_plans  # noqa: PLC0415
+
+    if file is None and not project.stacks() and base is None:
+        raise ToolError("this project has no stack files")
+    if base is None:
+        return [make_plan(project, file)] if file else make_plans(project, project.stacks())
+    from ..preview.base import recorded, scrubbed_environment  # noqa: PLC0415
+    from ..preview.comparison import with_differences  # noqa: PLC0415
+    from ..preview.revision import find_revision  # noqa: PLC0415
+
+    revision = find_revision(project.root, base)
+    with recorded(revision, file.stack if file else None, __version__) as base_plans:
+        with scrubbed_environment():
+            plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
+        return with_differences(plans, base_plans(), revision, every=file is None)

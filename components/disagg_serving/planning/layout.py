@@ -84,7 +84,7 @@ def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
         message = "is no path, or leads out of the project"
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.model", message, model.model, "a path inside it")])
     try:
-        return read_model(file, model.name, model.repository)
+        return read_model(file, model.name, model.repository, base)
     except SpecError as problem:
         raise SpecError([f.below(f"{path}.model: ") if f.path else f.below(f"{path}.model") for f in problem.findings]) from None
 

@@ -120,7 +120,7 @@ class Difference:
 
     def severities(self) -> set[Level]:
         """The levels that occur among changes and deltas; findings count in the plan's own checks."""
-        return {part.severity for part in (*self.changes, *self.capacity, *self.placement, *self.cost)}
+        return {c.severity for c in self.changes} | {d.severity for d in (*self.capacity, *self.placement, *self.cost)}
 
     def count(self) -> Mapping[Op, int]:
         """How many changes there are of each operation, without those that do not occur."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ COMPUTED, SECRET = "<computed>", "<secret>"
 
 @dataclass(frozen=True)
 class Resource:
-    """One registration, as the engine would receive it."""
+    """One registration, as the engine would receive it. `input_dependencies` tells by key from which resources an input is made."""
 
     urn: str
     type: str
@@ -24,6 +24,7 @@ class Resource:
     inputs: Mapping[str, Any]
     depends_on: tuple[str, ...]
     options: Mapping[str, Any]
+    input_dependencies: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data with the keys of `plan --format json`."""
@@ -34,8 +35,10 @@ class Resource:
             "parent": self.parent,
             "provider": self.provider,
             "remote": self.remote,
+            "custom": self.custom,
             "inputs": dict(self.inputs),
             "dependsOn": list(self.depends_on),
+            "inputDependencies": {key: list(urns) for key, urns in self.input_dependencies.items()},
             "options": dict(self.options),
         }
 

@@ -126,7 +126,8 @@ def _defaults(project: Project) -> dict[str, Any]:
     return found
 
 
-def fails(findings: Sequence[Finding], fail_on: Level) -> bool:
-    """Whether the findings reach the level at which a command ends with exit code 2."""
+def fails(plan: Plan, fail_on: Level) -> bool:
+    """Whether findings, or what a difference does, reach the level at which a command ends with exit code 2."""
     levels = {Level.ERROR} if fail_on is Level.ERROR else {Level.ERROR, Level.WARNING}
-    return any(f.level in levels for f in findings)
+    found = {f.level for f in plan.findings} | (plan.difference.severities() if plan.difference else set())
+    return bool(found & levels)

@@ -232,6 +232,7 @@ def _resource(urn: str, request: Any) -> Resource:
         inputs=_plain_struct(request.object),
         depends_on=tuple(sorted(set(request.dependencies))),
         options={key: value for key, value in options.items() if value},
+        input_dependencies={key: sorted(set(d.urns)) for key, d in sorted(request.propertyDependencies.items()) if d.urns},
     )
 
 

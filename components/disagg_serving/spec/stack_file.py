@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Finding, Level, SpecError, ToolError, did_you_mean
-from ..yaml_io import read_yaml
+from ..yaml_io import inside, read_yaml
 
 NAMESPACE = "disagg-serving"
 ENVIRONMENT_KEY = f"{NAMESPACE}:environment"
@@ -62,7 +62,9 @@ class Project:
         if stack not in known:
             hint = did_you_mean(stack, known)
             raise ToolError(f"no stack {stack} in {_shown(self.stack_dir)} (known: {', '.join(known) or 'none'}){'; ' + hint if hint else ''}")
-        return read_stack_file(self.stack_dir / f"Pulumi.{stack}.yaml", stack)
+        file = self.stack_dir / f"Pulumi.{stack}.yaml"
+        _stays_inside(file, self.root, file.name)
+        return read_stack_file(file, stack)
 
 
 def find_project(start: Path) -> Project:
@@ -76,6 +78,8 @@ def find_project(start: Path) -> Project:
 
 def read_project(file: Path) -> Project:
     """Parse a Pulumi.yaml. Raises SpecError when it is not a mapping with a name."""
+    root = file.parent
+    _stays_inside(file, root, file.name)
     data = read_yaml(file)
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise SpecError([Finding("project", Level.ERROR, f"{file.name}: name", "is missing", None, "the project's name")], file)
@@ -83,9 +87,11 @@ def read_project(file: Path) -> Project:
     config = data.get("config") or {}
     if not isinstance(config, Mapping):
         raise SpecError([Finding("project", Level.ERROR, f"{file.name}: config", "is not a mapping", config, "keys with their defaults")], file)
+    for key, place in (("stackConfigDir", stack_dir), ("main", data.get("main") or ".")):
+        _stays_inside(root / str(place), root, f"{file.name}: {key}")
     runtime = data.get("runtime")
     runtime = runtime.get("name") if isinstance(runtime, Mapping) else runtime
-    return Project(file.parent, data["name"], file.parent / str(stack_dir), config, str(runtime or "python"), str(data.get("main") or "."))
+    return Project(root, data["name"], root / str(stack_dir), config, str(runtime or "python"), str(data.get("main") or "."))
 
 
 def read_environment_file(path: Path) -> StackFile:
@@ -124,6 +130,13 @@ def _stack_file(path: Path, stack: str, data: Any) -> StackFile:
             plain[name] = value
     environment = plain.pop(ENVIRONMENT_KEY, None)
     return StackFile(path, stack, environment, plain, frozenset(secrets))
+
+
+def _stays_inside(path: Path, root: Path, place: str) -> None:
+    """Refuse what a link or `..` puts outside the repository of the project: a plan shows what it reads."""
+    repository = next((p for p in (root, *root.parents) if (p / ".git").exists()), root)
+    if inside(repository, str(path)) is None:
+        raise SpecError([Finding("stack-file", Level.ERROR, place, "leads out of the repository", None, "a place inside it")])
 
 
 def _shown(path: Path) -> str:

@@ -29,12 +29,6 @@ def with_bars(bars: Mapping[str, float]) -> str:
     return f"{bars['mid']:.1f} ({bars['low']:.1f}-{bars['high']:.1f})"
 
 
-def short_type(type_token: str) -> str:
-    """`aws:ec2/vpc:Vpc` as `aws Vpc`; packages that speak for themselves are left out."""
-    package, _, path = type_token.partition(":")
-    return f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{path.rpartition(':')[2]}"
-
-
 def notes_of(resource: Resource) -> list[str]:
     """What to know about a resource besides its type and name."""
     return [word for word, on in (("protected", resource.options.get("protect")), (REMOTE_NOTE, resource.remote)) if on]

@@ -10,8 +10,9 @@ from ...errors import Finding, Level
 from ..diff import Change, Delta, Difference
 from ..plan import Plan
 from . import figures
-from .figures import OP_WORDS, counted, figure, notes_of, short_type, step, traffic_lines, usd, with_bars
+from .figures import OP_WORDS, counted, figure, notes_of, step, traffic_lines, usd, with_bars
 from .markup import code, fenced, prose
+from .words import short_type, values_of
 
 COMMENT = 65_536
 """What a comment on GitHub may hold, in characters; counted here in bytes of UTF-8, which are never fewer."""
@@ -158,14 +159,11 @@ def _change(change: Change) -> str:
     lines = [f"- {mark} {code(short_type(change.type), 120)} {code(change.name, 160)}{former}{effect}"]
     for path in change.paths[:MOST_PATHS]:
         forced = ", **forces the replacement**" if path.forces_replacement else ""
-        lines.append(f"  - {code(path.path, 160)}: {_value(path.before)} → {_value(path.after)}{forced}")
+        before, after = values_of(path)
+        lines.append(f"  - {code(path.path, 160)}: {code(before)} → {code(after)}{forced}")
     if len(change.paths) > MOST_PATHS:
         lines.append(f"  - and {len(change.paths) - MOST_PATHS:,} more paths")
     return "\n".join(lines)
-
-
-def _value(value: Any) -> str:
-    return "none" if value is None else code(value if value != "" else '""', 120)
 
 
 def _delta(delta: Delta) -> str:

@@ -16,9 +16,10 @@ from rich.tree import Tree
 from ...errors import Finding, Level
 from ..graph import Resource
 from ..plan import Plan
-from .figures import notes_of, short_type, traffic_lines, usd, with_bars
+from .changes import difference_parts
+from .figures import notes_of, traffic_lines, usd, with_bars
+from .words import STYLES, short_type
 
-STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
 PLAIN_WIDTH = 120
 
 
@@ -42,7 +43,9 @@ def _to_text(what: Any, *, color: bool, width: int | None) -> str:
 def _plan(plan: Plan) -> list[Any]:
     data = plan.as_dict()
     parts: list[Any] = [Text(f"{plan.project} / {plan.stack}", style="bold"), Text("")]
-    if plan.graph.resources:
+    if plan.difference is not None:
+        parts += difference_parts(plan.difference)
+    elif plan.graph.resources:
         parts += [Text(f"Resources ({len(plan.graph.resources)})", style="bold"), _resources(plan), Text("")]
     else:
         parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]

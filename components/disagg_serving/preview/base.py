@@ -1,0 +1,202 @@
+"""The plan of another revision: its own code, in a process without the environment's credentials, and kept for the next time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..errors import SpecError, ToolError
+from ..planning.cost import today
+from ..spec.stack_file import read_project
+from .requirements import interpreter_of
+from .revision import Revision
+
+KEPT_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SOURCE_DATE_EPOCH", "LD_LIBRARY_PATH")
+KEPT_PREFIXES = ("LC_", "PYTHON")
+"""What a program sees of the environment while two revisions are compared; everything else may be a credential."""
+ALL = "*"
+KEEP_DAYS = 30
+SECONDS = 600
+
+
+@dataclass(frozen=True)
+class BasePlans:
+    """Plans of the base revision by stack, in the form of `plan --format json`, and what a reader has to know about them."""
+
+    plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def cache_folder() -> Path:
+    """Where plans and packages of other revisions are kept, for one user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "disagg-serving"
+
+
+@contextmanager
+def scrubbed_environment() -> Iterator[None]:
+    """Run a program with no more of the environment than the base revision's gets, so that nothing but the code can differ."""
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="disagg-home-") as home:
+        os.environ.clear()
+        os.environ.update(_environment(before, home))
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@contextmanager
+def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Callable[[], BasePlans]]:
+    """Record a stack, or with None all stacks, of a revision while the caller does other work; the function waits for the plans.
+
+    `version` is this tool's. The process ends and the work tree goes with the context, however it is left. Raises ToolError when the
+    revision's requirements differ and cannot be installed.
+    """
+    key = json.dumps([revision.commit, str(revision.project), stack or ALL, version, sys.version, str(today())])
+    file = cache_folder() / "plans" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    kept = _read(file)
+    if kept is not None:
+        yield lambda: kept
+        return
+    with _ended_by_signals(), revision.checked_out() as tree, tempfile.TemporaryDirectory(prefix="disagg-base-") as scratch:
+        missing = _missing(revision, tree, stack)
+        if missing is not None:
+            yield lambda: BasePlans(notes=(missing,))
+            return
+        output = Path(scratch) / "plans.json"
+        what = ["--all"] if stack is None else [stack]
+        process = _start(revision, tree, scratch, ["plan", *what, "--format", "json", "-o", str(output)])
+        try:
+            yield lambda: _finished(process, revision, output, file)
+        finally:
+            _end(process)
+
+
+def _missing(revision: Revision, tree: Path, stack: str | None) -> str | None:
+    """Why there is nothing to record, if so."""
+    file = next((f for f in (tree / revision.project / name for name in ("Pulumi.yaml", "Pulumi.yml")) if f.is_file()), None)
+    if file is None:
+        return f"{revision.asked} has no Pulumi project here: everything counts as new"
+    try:
+        stacks = read_project(file).stacks()
+    except (SpecError, OSError):
+        return f"the Pulumi.yaml of {revision.asked} cannot be read: everything counts as new"
+    return None if stack is None or stack in stacks else f"{revision.asked} has no stack {stack}: everything counts as new"
+
+
+def _start(revision: Revision, tree: Path, home: str, command: list[str]) -> subprocess.Popen[str]:
+    """Run `disagg` of the revision in its work tree."""
+    python, own = interpreter_of(revision, cache_folder())
+    roots = [Path(p).resolve() for p in sys.path if p]
+    inside = [r for r in roots if r.is_relative_to(revision.repository.resolve()) and not r.is_relative_to(Path(sys.prefix).resolve())]
+    # the same code need not be compiled anew
+    moved = [tree / r.relative_to(revision.repository.resolve()) for r in inside if own or revision.differs(r)]
+    environment = _environment(os.environ, home)
+    paths = [str(m) for m in moved if m.is_dir()] + [p for p in (environment.pop("PYTHONPATH", ""),) if p and not own]
+    if paths:
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return subprocess.Popen(
+        [*_without_network(), str(python), "-P", "-m", "disagg_serving", *command],
+        cwd=tree / revision.project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+
+def _environment(given: Mapping[str, str], home: str) -> dict[str, str]:
+    kept = {k: v for k, v in given.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
+    return {**kept, "HOME": home}
+
+
+@cache
+def _without_network() -> tuple[str, ...]:
+    """What puts a process into a network namespace without links, where this system allows it."""
+    tool = shutil.which("unshare")
+    for options in (("-n",), ("-rn",)) if tool else ():
+        if tool and subprocess.run([tool, *options, "true"], capture_output=True, check=False).returncode == 0:
+            return (tool, *options, "--")
+    return ()
+
+
+def _finished(process: subprocess.Popen[str], revision: Revision, output: Path, file: Path) -> BasePlans:
+    try:
+        _, error = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"the plan of {revision.asked} took longer than {SECONDS} s") from None
+    try:
+        data = json.loads(output.read_text(encoding="utf-8"))
+        plans = {p["stack"]: p for p in (data if isinstance(data, list) else [data])}
+        refused = sorted(s for s, p in plans.items() if not p["resources"])
+    except (OSError, ValueError, KeyError, TypeError):
+        reason = next((line.strip() for line in reversed(error.splitlines()) if line.strip()), f"exit code {process.returncode}")
+        return BasePlans(notes=(f"{revision.asked} cannot be planned by its own code ({reason}): everything counts as new",))
+    notes = [f"the checks of {revision.asked} stop before any resource of {s} is declared: everything counts as new" for s in refused]
+    found = BasePlans(plans, (*notes, *(() if _without_network() else ("its code ran with this machine's network",))))
+    with suppress(OSError):
+        _write(file, found)
+    return found
+
+
+def _read(file: Path) -> BasePlans | None:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return BasePlans(data["plans"], tuple(data["notes"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(file: Path, plans: BasePlans) -> None:
+    """Keep plans for this user alone; what is older than a month goes."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = file.with_suffix(f".{os.getpid()}")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        json.dump({"plans": plans.plans, "notes": plans.notes}, out)
+    part.replace(file)
+    for other in file.parent.iterdir():
+        if time.time() - other.stat().st_mtime > KEEP_DAYS * 24 * 3600:
+            other.unlink(missing_ok=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A termination unwinds what is open, so that the work tree goes; Python by itself would just end."""
+
+    def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's arguments)
+        sys.exit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # not the main thread, which alone handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,170 @@
+"""Two plans of one stack, compared resource by resource as the engine would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .base import BasePlans
+from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
+from .diff import Change, Difference, Op, PathChange
+from .effects import with_effects, worst_first
+from .graph import COMPUTED, Graph
+from .paths import differences
+from .plan import Plan
+from .renames import Rename, find_renames
+from .replacements import checked_on, covers, forces_replacement, is_known
+from .revision import Revision
+
+STACK_TYPE = "pulumi:pulumi:Stack"
+OPTIONS = ("protect", "retainOnDelete", "deletedWith", "ignoreChanges", "replaceOnChanges", "additionalSecretOutputs", "customTimeouts")
+"""Options whose change the state keeps; the others only steer one run."""
+NEW_ID = "<computed anew>"
+"""What a computed value becomes when the resource that it comes from is made anew."""
+
+Resources = Mapping[str, Mapping[str, Any]]
+
+
+def with_differences(plans: Sequence[Plan], base: BasePlans, revision: Revision, *, every: bool) -> list[Plan]:
+    """The plans, each with its difference; with `every` also those of stacks that only the base has."""
+    found = []
+    for plan in plans:
+        before = base.plans.get(plan.stack, {})
+        notes = [*revision.notes, *base.notes]
+        if base.plans and not before:
+            notes.append(f"{revision.asked} has no stack {plan.stack}: everything counts as new")
+        difference = compare(before, plan.as_dict(), revision.asked, revision.commit, notes)
+        found.append(replace(plan, difference=difference))
+    gone = sorted(base.plans.keys() - {p.stack for p in plans}) if every else []
+    for stack in gone:
+        before = base.plans[stack]
+        note = f"the stack has no file any more: what it deployed stays until `pulumi destroy --stack {stack}`"
+        empty = Plan(before["project"], stack, Graph(), [])
+        found.append(replace(empty, difference=compare(before, empty.as_dict(), revision.asked, revision.commit, [*revision.notes, note])))
+    return found
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], base: str, commit: str, notes: Sequence[str] = ()) -> Difference:
+    """The difference of two plans in the form of `plan --format json`; an older version's may lack keys."""
+    old, new = _resources(before), _resources(after)
+    if not new and after.get("checks"):
+        # what is refused declares nothing, which does not mean that anything is deleted
+        old, notes = {}, [*notes, "the checks stop before any resource is declared, so only they are compared"]
+    renames = find_renames(old, new)
+    changes = _changes(old, new, renames)
+    changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias))
+    return Difference(
+        base,
+        commit,
+        [*notes, *_notes(old, new, changes)],
+        sorted(changed, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn])),
+        len(new) - sum(c.urn in new for c in changes),
+        capacity_deltas(before.get("capacity", []), after.get("capacity", [])),
+        placement_deltas(before.get("placement", []), after.get("placement", [])),
+        cost_deltas(before.get("cost") or {}, after.get("cost") or {}),
+        check_changes(before.get("checks", []), after.get("checks", [])),
+    )
+
+
+def _resources(plan: Mapping[str, Any]) -> Resources:
+    """By URN; the stack itself is left out."""
+    defaults: dict[str, Any] = {"parent": None, "provider": None, "remote": False, "inputs": {}, "dependsOn": [], "options": {}}
+    return {r["urn"]: {**defaults, **r} for r in plan.get("resources", []) if r["type"] != STACK_TYPE}
+
+
+def _changes(old: Resources, new: Resources, renames: Sequence[Rename]) -> list[Change]:
+    formers = {r.urn: r for r in renames}
+    gone = old.keys() - new.keys() - {r.former for r in renames}
+    found: dict[str, Change] = {}
+    for urn in _in_order(new):
+        resource, rename = new[urn], formers.get(urn)
+        if urn not in old and rename is None:
+            found[urn] = _change(resource, Op.CREATE, ())
+            continue
+        former = old[rename.former if rename else urn]
+        paths = _path_changes(former, resource, found)
+        op = Op.REPLACE if any(p.forces_replacement for p in paths) else Op.UPDATE
+        if rename is not None:
+            found[urn] = replace(_change(resource, Op.RENAME if op is Op.UPDATE or not rename.by_alias else op, paths), former=rename.former)
+        elif paths:
+            found[urn] = _change(resource, op, paths)
+    return [*found.values(), *(_change(old[urn], Op.DELETE, ()) for urn in sorted(gone))]
+
+
+def _change(resource: Mapping[str, Any], op: Op, paths: Sequence[PathChange]) -> Change:
+    return Change(resource["urn"], resource["type"], resource["name"], op, paths)
+
+
+def _in_order(resources: Resources) -> list[str]:
+    """URNs with what a resource is made from before it; a program cannot register them otherwise."""
+    order: dict[str, None] = {}
+    todo = sorted(resources, reverse=True)
+    opened: set[str] = set()
+    while todo:
+        urn = todo[-1]
+        sources = {*_sources(resources[urn]), resources[urn]["provider"]} & resources.keys() - order.keys() - opened
+        opened.add(urn)
+        if sources:
+            todo += sorted(sources, reverse=True)
+        else:
+            order[todo.pop()] = None
+    return list(order)
+
+
+def _sources(resource: Mapping[str, Any]) -> set[str]:
+    return {urn for urns in resource.get("inputDependencies", {}).values() for urn in urns}
+
+
+def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping[str, Change]) -> list[PathChange]:
+    """What differs between two recordings of one resource, and what follows from resources before it that are made anew."""
+    type_token, options = new["type"], new["options"]
+    on_changes = options.get("replaceOnChanges", ())
+    changes = [
+        PathChange(path, before, after, forces_replacement(type_token, path) or any(covers(p, path) for p in on_changes))
+        for path, before, after in differences(old["inputs"], new["inputs"])
+        if not any(covers(p, path) for p in options.get("ignoreChanges", ()))
+    ]
+    changes += [PathChange(f"options.{path}", before, after) for path, before, after in differences(_kept_options(old), _kept_options(new))]
+    made = {urn for urn, change in found.items() if change.op in (Op.CREATE, Op.REPLACE, Op.RENAME)}
+    same = {change.former: urn for urn, change in found.items() if change.former}
+    for key, urns in new.get("inputDependencies", {}).items():
+        sources = {same.get(urn, urn) for urn in old.get("inputDependencies", {}).get(key, urns)}
+        other = bool(made & set(urns)) or sources != set(urns)
+        if other and _holds_computed(new["inputs"].get(key)) and not any(covers(key, c.path) for c in changes):
+            changes.append(PathChange(key, COMPUTED, NEW_ID, forces_replacement(type_token, key)))
+    if new["provider"] in made or (old["provider"] and new["provider"] and old["provider"] != new["provider"]):
+        changes.append(PathChange("options.provider", old["provider"], new["provider"], forces_replacement=True))
+    return changes
+
+
+def _kept_options(resource: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in resource["options"].items() if key in OPTIONS}
+
+
+def _holds_computed(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_computed(v) for v in value.values())
+    if isinstance(value, list):
+        return any(_holds_computed(v) for v in value)
+    return bool(value == COMPUTED)
+
+
+def _notes(old: Resources, new: Resources, changes: Sequence[Change]) -> list[str]:
+    notes = []
+    versions = {
+        (r["type"].split(":", 1)[0], r["options"].get("version"), other["options"].get("version"))
+        for urn, r in old.items()
+        if (other := new.get(urn)) is not None and not r["type"].startswith("pulumi:")
+    }
+    notes += [f"provider {p} goes from {a} to {b}, which may change more than is shown" for p, a, b in sorted(versions, key=str) if a != b]
+    verdicts = [c for c in changes if c.op in (Op.UPDATE, Op.REPLACE) and c.type.startswith(("aws:", "eks:"))]
+    if verdicts:
+        notes.append(f"whether an AWS resource is updated or replaced follows a table of {checked_on()}, not the provider")
+    unknown = sorted({c.type for c in verdicts if not is_known(c.type)})
+    if unknown:
+        notes.append(f"not in that table, so shown as an update: {', '.join(unknown)}")
+    remote = sorted({c.type.rsplit(":", 1)[1] for c in changes if (new.get(c.urn) or old[c.urn])["remote"]})
+    if remote:
+        notes.append(f"compared by its inputs alone, as the engine expands it: {', '.join(remote)}")
+    return notes

@@ -1,0 +1,107 @@
+"""What changes mean for what runs: a sentence a resource, and how much it weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import Level
+from .diff import Change, Op
+from .effects_aws import AWS_EFFECTS
+from .effects_base import Case, Effect, Judge, join
+from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, NODE_POOL, kv_contract, role_of
+from .renames import is_custom
+from .replacements import is_refused
+
+JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
+LEVELS = tuple(Level)
+OPS = (Op.RENAME, Op.REPLACE, Op.DELETE, Op.UPDATE, Op.CREATE)
+WORST_FIRST = (
+    "aws:s3/bucket:Bucket",
+    "aws:kms/key:Key",
+    "eks:index:Cluster",
+    "pulumi:providers:kubernetes",
+    "aws:ec2/vpc:Vpc",
+    "aws:ec2/subnet:Subnet",
+    LWS,
+    "kubernetes:eks.amazonaws.com/v1:NodeClass",
+    NODE_POOL,
+    CHART,
+    "kubernetes:core/v1:Namespace",
+    "kubernetes:core/v1:Service",
+    "aws:ec2/natGateway:NatGateway",
+)
+"""Types whose loss costs most, at equal severity: data, the cluster, the network, groups of engines, nodes, the way in."""
+
+Resources = Mapping[str, Mapping[str, Any]]
+
+
+def with_effects(changes: Sequence[Change], before: Resources, after: Resources, kept: frozenset[str] = frozenset()) -> list[Change]:
+    """The same changes, each with what it means.
+
+    `before` and `after` are all resources of the two plans by URN, `kept` the new URNs whose resources stay because of an alias.
+    """
+    mixed = _mixed_roles(changes, before, after)
+    judged = []
+    for change in changes:
+        case = Case(change, before.get(change.former or change.urn, {}), after.get(change.urn, {}), before, after)
+        by_alias = change.urn in kept
+        made_anew = change.op is Op.RENAME and not by_alias
+        judge = JUDGES.get(change.type)
+        own = [] if made_anew else [*mixed.get(change.urn, ()), *(judge(case) if judge else ())]
+        effect = join([*_of_any(case, by_alias=by_alias), *own])
+        judged.append(replace(change, effect=effect.text, severity=effect.level))
+    return judged
+
+
+def worst_first(change: Change, resource: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A key that sorts changes: by severity, then what costs most to lose, then components after what is in them."""
+    place = WORST_FIRST.index(change.type) if change.type in WORST_FIRST else len(WORST_FIRST)
+    return LEVELS.index(change.severity), not is_custom(resource) and not resource["remote"], place, OPS.index(change.op), change.urn
+
+
+def _of_any(case: Case, *, by_alias: bool) -> Iterator[Effect]:
+    """What holds for every type."""
+    change = case.change
+    if change.former is not None:
+        yield _renamed(case, change.former, by_alias=by_alias)
+    if case.goes and case.before["options"].get("protect"):
+        yield Effect("it is protected: the engine refuses until an update with protect: false has run", Level.ERROR)
+    elif any(p.path == "options.protect" and p.before and not p.after for p in change.paths):
+        yield Effect("it is no longer protected: a later change may delete it", Level.WARNING)
+    if change.op is Op.UPDATE and change.paths and not case.paths():
+        yield Effect("only what Pulumi notes about it changes")
+    refused = [p.path for p in change.paths if is_refused(change.type, p.path)]
+    if change.op is Op.UPDATE and refused:
+        yield Effect(f"the API server refuses to change {', '.join(refused)} of an object that exists", Level.ERROR)
+    if change.type.startswith("pulumi:providers:") and change.op is Op.REPLACE:
+        yield Effect("everything that was made through this provider is deleted and made anew", Level.ERROR)
+
+
+def _renamed(case: Case, former: str, *, by_alias: bool) -> Effect:
+    """A URN that changed; one of the two names, or the parents, say how."""
+    name, parent = former.rsplit("::", 1)[1], former.split("::")[2].rpartition("$")[0].rpartition(":")[2]
+    was = name if name != case.change.name else f"{name} of {parent or 'the stack'}"
+    if by_alias:
+        return Effect(f"was {was}; its alias keeps it")
+    if not is_custom(case.after) and not case.after["remote"]:
+        return Effect(f"was {was}, without an alias: all in it is made anew, and what runs is deleted", Level.ERROR)
+    return Effect(f"was {was}, without an alias: it is made anew, and the one that runs is deleted", Level.ERROR)
+
+
+def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources) -> dict[str, list[Effect]]:
+    """Prefill and decode of one model roll by themselves: where what they must share changes, both revisions serve together for a while."""
+    roles: dict[str, dict[str, str]] = {}
+    for urn, resource in after.items():
+        found = role_of(resource) if resource["type"] == LWS else None
+        if found is not None:
+            roles.setdefault(found[0], {})[found[1]] = urn
+    effects: dict[str, list[Effect]] = {}
+    updated = {c.urn: before[c.former or c.urn] for c in changes if c.type == LWS and c.op is Op.UPDATE}
+    for by_role in roles.values():
+        if {"prefill", "decode"} <= by_role.keys():
+            urns = [urn for urn in by_role.values() if urn in updated and kv_contract(updated[urn]) != kv_contract(after[urn])]
+            text = "while it rolls, prefill and decode of two revisions exchange KV, which may fail"
+            effects |= {urn: [Effect(text, Level.WARNING)] for urn in urns}
+    return effects

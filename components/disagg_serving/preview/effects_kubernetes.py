@@ -1,0 +1,203 @@
+"""What changes of Kubernetes objects mean: groups that restart, nodes that drift, requests that are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .. import labels
+from ..errors import Level
+from .diff import Op
+from .effects_base import Case, Effect, Judge, get
+
+LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+CHART = "kubernetes:helm.sh/v4:Chart"
+TEMPLATE = "spec.leaderWorkerTemplate"
+ROUTER_CHART = "router"
+SHARED_FLAGS = ("--revision", "--dtype", "--quantization", "--kv-cache-dtype", "--block-size", "--kv-transfer-config", "--speculative-config")
+"""Flags that prefill and decode must agree on while KV goes from one to the other; a stack file has them once a model."""
+
+
+def _workload(case: Case) -> Iterator[Effect]:
+    name = get(case.before or case.after, "inputs.metadata.name")
+    if case.op is Op.CREATE:
+        yield Effect(f"{name} takes requests once its weights are loaded")
+    if case.op is Op.DELETE:
+        yield Effect(f"all groups of {name} end", Level.WARNING)
+    if case.op is Op.REPLACE:
+        yield Effect(f"all groups of {name} end and are made anew: an outage until the weights are loaded", Level.WARNING)
+    if case.op not in (Op.UPDATE, Op.RENAME) or not case.before:
+        return
+    if case.touches(TEMPLATE):
+        yield _rollout(case, str(name))
+    before, after = case.values("spec.replicas")
+    if before != after and isinstance(before, int) and isinstance(after, int):
+        if after == 0:
+            yield Effect(f"no group of {name} is left", Level.WARNING)
+        elif after < before:
+            yield Effect(f"{before - after} of {before} groups of {name} ends, from the highest index down", Level.WARNING)
+        else:
+            yield Effect(f"{after - before} more of {name} will take requests once their weights are loaded")
+    elif before != after:
+        yield Effect(f"who sets the number of groups of {name} changes: an autoscaler, or this program", Level.WARNING)
+
+
+def _rollout(case: Case, name: str) -> Effect:
+    """Groups restart from the highest index down, `maxUnavailable` at a time; what surges needs nodes of its own."""
+    groups, rolling = case.values("spec.replicas")[1], get(case.after, "inputs.spec.rolloutStrategy.rollingUpdateConfiguration") or {}
+    groups = 1 if groups is None else groups
+    size, at_once, surge = get(case.after, f"inputs.{TEMPLATE}.size") or 1, rolling.get("maxUnavailable", 1), rolling.get("maxSurge", 0)
+    group = f"group of {size} pods" if size > 1 else "pod"
+    if not isinstance(at_once, int) or not isinstance(surge, int) or not groups:
+        return Effect(f"every {group} of {name} restarts and loads its weights anew", Level.WARNING)
+    if surge:
+        return Effect(f"every {group} of {name} is replaced; {surge} more at a time need GPUs that are free", Level.WARNING)
+    if groups <= at_once:
+        what = f"the only {group}" if groups == 1 else f"all {groups} groups"
+        return Effect(f"{name} is down until {what} has restarted and loaded the weights", Level.WARNING)
+    left = f"{groups - at_once} of {groups}"
+    return Effect(f"every {group} of {name} restarts, {at_once} at a time, and loads its weights anew: {left} serve meanwhile", Level.WARNING)
+
+
+def pod_templates(workload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The pod templates of a LeaderWorkerSet's recording."""
+    template = get(workload, f"inputs.{TEMPLATE}") or {}
+    return [template[key] for key in ("leaderTemplate", "workerTemplate") if isinstance(template.get(key), Mapping)]
+
+
+def role_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Model and role of a LeaderWorkerSet by its pods' labels."""
+    for template in pod_templates(workload):
+        found = get(template, "metadata.labels") or {}
+        if labels.PART_OF in found and labels.COMPONENT in found:
+            return found[labels.PART_OF], found[labels.COMPONENT]
+    return None
+
+
+def kv_contract(workload: Mapping[str, Any]) -> list[Any]:
+    """What both roles of a model must have in common for KV to pass: images, the model argument, and flags about the cache."""
+    return [
+        (c.get("image"), [a for i, a in enumerate(c.get("args") or ()) if i == 0 or str(a).startswith(SHARED_FLAGS)])
+        for template in pod_templates(workload)
+        for c in get(template, "spec.containers") or ()
+    ]
+
+
+def _node_class(case: Case) -> Iterator[Effect]:
+    pools = [
+        p for p in case.all_after.values() if p["type"] == NODE_POOL and get(p, "inputs.spec.template.spec.nodeClassRef.name") == case_name(case)
+    ]
+    if case.goes:
+        yield Effect("nodes of this class are drained and ended, with their pods", Level.WARNING)
+    elif case.op is not Op.CREATE and case.touches("spec"):
+        names = ", ".join(sorted(case_name_of(p) for p in pools)) or "no pool"
+        yield _drift(f"nodes of {names}", pools)
+
+
+def _node_pool(case: Case) -> Iterator[Effect]:
+    if case.goes:
+        yield Effect(f"nodes of {case_name(case)} are drained and ended, with their pods", Level.WARNING)
+    if case.op is not Op.UPDATE:
+        return
+    if case.touches("spec.template"):
+        yield _drift(f"nodes of {case_name(case)}", [case.after])
+    if case.touches("spec.limits"):
+        before, after = (get(r, "inputs.spec.limits") or {} for r in (case.before, case.after))
+        fewer = any(_number(after.get(k)) < _number(v) for k, v in before.items() if k in after)
+        yield Effect("new pods stay pending beyond the lower limit" if fewer else "more nodes may be made", Level.WARNING if fewer else Level.INFO)
+    if case.touches("spec.disruption"):
+        yield Effect("when nodes may be replaced or ended changes")
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _drift(nodes: str, pools: list[Mapping[str, Any]]) -> Effect:
+    """Drift is voluntary disruption: budgets say when, and pods that may not be disrupted hold it up until the grace period ends."""
+    budgets = [b for p in pools for b in get(p, "inputs.spec.disruption.budgets") or ()]
+    closed = next((b for b in budgets if b.get("nodes") == "0" and b.get("schedule")), None)
+    when = " in the maintenance window, one at a time" if closed else ""
+    return Effect(f"{nodes} drift and are replaced{when}: GPU nodes may not be had again, and their pods load anew", Level.WARNING)
+
+
+def _chart(case: Case) -> Iterator[Effect]:
+    name = case.change.name
+    router = name.endswith(f"-{ROUTER_CHART}")
+    if case.op is Op.DELETE:
+        yield Effect("the model has no endpoint any more" if router else "the controller goes, its CRDs and what they hold stay", Level.WARNING)
+    elif case.op is not Op.CREATE:
+        if router:
+            yield Effect("the router restarts: its one pod is away for a moment, and requests in flight are cut", Level.WARNING)
+        elif case.touches("version", "chart"):
+            yield Effect("another version of the controller may restart every group (lws issue 797)", Level.WARNING)
+        else:
+            yield Effect("the controller restarts; groups that run go on")
+
+
+def _service(case: Case) -> Iterator[Effect]:
+    if get(case.before or case.after, "inputs.spec.type") != "LoadBalancer":
+        if case.goes:
+            yield Effect("pods cannot be reached by this name for a moment", Level.WARNING)
+        return
+    if case.goes:
+        yield Effect("the load balancer goes, and its name with it", Level.WARNING)
+    before, after = (get(r, "inputs.metadata.annotations") or {} for r in (case.before, case.after))
+    scheme = f"{labels.NLB}scheme"
+    if case.op is Op.UPDATE and before.get(scheme) != after.get(scheme):
+        public = "the internet" if after.get(scheme) == "internet-facing" else "the network alone"
+        yield Effect(f"the load balancer is made anew under another name, for {public}", Level.WARNING)
+    elif case.op is Op.UPDATE and case.touches("spec.ports", "metadata.annotations"):
+        yield Effect("listeners of the load balancer change: connections may be cut", Level.WARNING)
+    if case.op is Op.UPDATE and case.touches("spec.loadBalancerSourceRanges"):
+        yield Effect("who may call the model changes", Level.WARNING)
+
+
+def _namespace(case: Case) -> Iterator[Effect]:
+    if case.goes:
+        yield Effect(f"everything in namespace {case_name(case)} is deleted", Level.WARNING)
+    elif case.op is Op.UPDATE:
+        yield Effect("what pods of this namespace may do changes")
+
+
+def _policy(case: Case) -> Iterator[Effect]:
+    if case.op is not Op.CREATE:
+        yield Effect("who may talk to whom changes", Level.INFO if case.op is Op.UPDATE else Level.WARNING)
+
+
+def _job(case: Case) -> Iterator[Effect]:
+    if case.op in (Op.CREATE, Op.REPLACE):
+        yield Effect("weights are copied before engines start, which takes an hour or more")
+
+
+def _secret(case: Case) -> Iterator[Effect]:
+    if case.goes:
+        yield Effect("pods that start meanwhile wait for the secret", Level.WARNING)
+
+
+def case_name(case: Case) -> str:
+    """The object's name in the cluster."""
+    return case_name_of(case.after or case.before)
+
+
+def case_name_of(resource: Mapping[str, Any]) -> str:
+    """The object's name in the cluster."""
+    return str(get(resource, "inputs.metadata.name"))
+
+
+KUBERNETES_EFFECTS: Mapping[str, Judge] = {
+    LWS: _workload,
+    NODE_POOL: _node_pool,
+    "kubernetes:eks.amazonaws.com/v1:NodeClass": _node_class,
+    CHART: _chart,
+    "kubernetes:core/v1:Service": _service,
+    "kubernetes:core/v1:Namespace": _namespace,
+    "kubernetes:core/v1:Secret": _secret,
+    "kubernetes:networking.k8s.io/v1:NetworkPolicy": _policy,
+    "kubernetes:batch/v1:Job": _job,
+}
+"""By type; a type that is not here has no effect to tell."""

@@ -1,0 +1,62 @@
+"""What a change to a stack file does, against the table of changes: operation of every resource, effect, weight."""
+
+from __future__ import annotations
+
+import pytest
+from changes import CASES, Case, expanded, operations
+from disagg_serving.errors import Level
+from disagg_serving.preview.comparison import compare
+from disagg_serving.preview.diff import Difference, Op
+from disagg_serving.preview.effects import worst_first
+from disagg_serving.preview.replacements import is_known
+from factories import STACKS
+from recording import stack_graph
+
+
+def difference(case: Case) -> Difference:
+    """The comparison of a case's plans."""
+    return compare(*case.plans(), "main", "0" * 40)
+
+
+def test_the_table_is_large_enough() -> None:
+    """At least 30 kinds of change, all five operations and all three weights are in it."""
+    assert len({c.name for c in CASES}) == len(CASES) >= 30
+    assert {line.split()[0] for c in CASES for line in c.expected} == {str(op) for op in Op}
+    assert {c.level for c in CASES} == {str(level) for level in Level}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_change(case: Case) -> None:
+    """Exactly these resources change in this way, the worst stands first, and its meaning for what runs is said."""
+    plans, found = case.plans(), difference(case)
+    assert all(p["resources"] for p in plans)
+    assert operations(list(found.changes), plans) == expanded(case.expected, plans)
+    assert str(min((c.severity for c in found.changes), key=list(Level).index, default=Level.INFO)) == case.level
+    assert not case.says or any(case.says in c.effect for c in found.changes)
+    by_urn = {r["urn"]: r for p in plans for r in p["resources"]}
+    assert list(found.changes) == sorted(found.changes, key=lambda c: worst_first(c, by_urn[c.urn]))
+    assert found.unchanged + len([c for c in found.changes if c.op is not Op.DELETE]) == len(plans[1]["resources"]) - 1
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.before and not c.expected], ids=lambda c: c.name)
+def test_no_change(case: Case) -> None:
+    """Two recordings of the same are equal: nothing in a plan depends on time or order."""
+    found = difference(case)
+    assert not found.changes
+    assert not found.notes
+    assert not (*found.capacity, *found.placement, *found.cost, *found.checks.new, *found.checks.gone)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in ("range of the network", "cluster version up")], ids=lambda c: c.name)
+def test_aws_verdicts_name_the_table(case: Case) -> None:
+    """Whoever reads that an AWS resource is replaced also reads that a dated table says so, and that pulumi-eks is not expanded."""
+    notes = " ".join(difference(case).notes)
+    assert "follows a table of 2026-" in notes
+    assert "compared by its inputs alone, as the engine expands it: Cluster" in notes
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_table_of_replacements_knows_every_type(stack: str) -> None:
+    """A resource type that the project begins to use needs an entry in replacements.yaml, or changes to it are only guessed."""
+    types = {r.type for r in stack_graph(stack).resources.values() if (r.custom or r.remote) and not r.type.startswith("pulumi:pulumi:")}
+    assert {t for t in types if not is_known(t)} == set()
