@@ -10,7 +10,6 @@ from ..planning.shapes import Group, Layout, Pool, Served
 
 DRAWN_ALIKE = 4
 """Nodes of a pool that hold the same are drawn one by one up to this number, above it once with their count."""
-LANES = ("prefill", "decode", "server", "mixed")
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _pool(key: str, groups: Sequence[Group], pool: Pool | None, nodes: Sequence[
         name=key,
         lane=next(iter(roles)) if len(roles) == 1 else "mixed",
         instance_type=first.instance.id,
-        gpu=first.instance.gpu.name,
+        gpu=first.instance.gpu.name.upper(),
         zone=pool.zone if pool else "",
         capacity=pool.capacity_type if pool else "",
         count=len(nodes),
