@@ -8,7 +8,7 @@ from typing import Any
 
 from disagg_serving.errors import Finding, Level
 from disagg_serving.preview.diff import Change, CheckChanges, Delta, Difference, Op, PathChange
-from disagg_serving.preview.graph import Graph
+from disagg_serving.preview.graph import Graph, Resource
 from disagg_serving.preview.output.html import render_html
 from disagg_serving.preview.plan import Plan
 from factories import STACKS, aggregated, check, environment, existing_cluster, model, role
@@ -50,6 +50,30 @@ DIFFERENCE = Difference(
     CheckChanges([], [Finding("quota", Level.INFO, "models", "may start instances")], ()),
 )
 """One change of each weight and most operations."""
+
+HOSTILE = [
+    "@octocat",
+    "see @org/team and user@example.com",
+    "#1 and org/repo#2 and GH-3",
+    "https://example.com/x www.example.com mailto:a@example.com",
+    "[a](https://example.com) ![b](https://example.com/p.png) <https://example.com>",
+    "<img src=x onerror=alert(1)><script>alert(1)</script><!-- x",
+    "</details></summary><h1>all checks passed</h1>",
+    "**bold** _em_ ~~gone~~ `code` $x^2$ :tada:",
+    "a | b \\| c \\\\| d",
+    "`` ` ``` | <b>",
+    "\\",
+    "``|`@octocat`",
+    "# title",
+    "1. one",
+    "- [x] done",
+    "a\n\n# title\n```\n@octocat",
+    "\u202egnirts\u0007\x1b[31m",
+    "&lt;b&gt; &#64;octocat &commat;octocat",
+    "&#96;&#124;",
+    "x" * 5000,
+]
+"""Texts that mean something to Markdown, HTML, GitHub, tables, SARIF or a terminal."""
 
 
 def plan_of(data: Any, stack: str = "test", difference: Difference | None = None) -> Plan:
@@ -99,3 +123,16 @@ def write_pages(folder: Path) -> dict[str, Path]:
         found[name] = folder / f"{name}.html"
         found[name].write_text(render_html(shown), encoding="utf-8")
     return found
+
+
+def hostile_plan() -> Plan:
+    """A plan that holds hostile texts wherever one can stand."""
+    findings = [Finding("schema", level, t, t, t, t, t) for level in Level for t in HOSTILE]
+    resources = {str(i): Resource(f"urn:{t}", f"kubernetes:core/v1:{t}", t, None, None, False, True, {"a": t}, (), {}) for i, t in enumerate(HOSTILE)}
+    changes = [Change(t, t, t, op, [PathChange(t, t, t, True)], t, level, t) for t in HOSTILE for op in Op for level in (Level.ERROR, Level.INFO)][
+        :60
+    ]
+    deltas = [Delta(t, t, t, t, t, Level.WARNING) for t in HOSTILE]
+    difference = Difference("main`@octocat", "abc", HOSTILE[:3], changes, 3, deltas, deltas, deltas, CheckChanges(findings, findings, ()))
+    data = existing_cluster(aggregated(server=role(nodeSelector={"pool": "a"}, tolerations=[])), autoMode=False, nodeRole=None)
+    return Plan("disagg-serving", "a`@octocat <b>|", Graph(resources), findings, check(data).layout, difference)

@@ -249,9 +249,9 @@ def test_pictures(browser: Browser, pages: dict[str, Path], scheme: str, width: 
         image: Any = pytest.importorskip("PIL.Image")
         with opened(browser, pages["prod"], width=width, scheme=scheme) as page:
             page.evaluate("() => document.querySelector('#p0-resources').remove()")
-            picture = image.open(io.BytesIO(page.screenshot(full_page=True)))
+            picture = image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
         file.parent.mkdir(exist_ok=True)
-        picture.quantize(48).save(file, optimize=True)
+        picture.quantize(256).save(file, optimize=True)
     head = file.read_bytes()
     assert struct.unpack(">I", head[16:20]) == (width,)
     assert len(head) < 200_000

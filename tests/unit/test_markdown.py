@@ -14,31 +14,9 @@ from disagg_serving.preview.output.markdown import COMMENT, render_markdown
 from disagg_serving.preview.output.markup import code, prose
 from disagg_serving.preview.plan import Plan
 from disagg_serving.preview.topology import mermaid_label, topology_of
-from factories import STACKS, aggregated, check, environment, existing_cluster, layout, model, role
+from factories import STACKS, aggregated, check, environment, layout, model, role
+from pages import HOSTILE, hostile_plan
 from recording import PROJECT, stack_graph
-
-HOSTILE = [
-    "@octocat",
-    "see @org/team and user@example.com",
-    "#1 and org/repo#2 and GH-3",
-    "https://example.com/x www.example.com mailto:a@example.com",
-    "[a](https://example.com) ![b](https://example.com/p.png) <https://example.com>",
-    "<img src=x onerror=alert(1)><script>alert(1)</script><!-- x",
-    "</details></summary><h1>all checks passed</h1>",
-    "**bold** _em_ ~~gone~~ `code` $x^2$ :tada:",
-    "a | b \\| c \\\\| d",
-    "`` ` ``` | <b>",
-    "\\",
-    "``|`@octocat`",
-    "# title",
-    "1. one",
-    "- [x] done",
-    "a\n\n# title\n```\n@octocat",
-    "\u202egnirts\u0007\x1b[31m",
-    "&lt;b&gt; &#64;octocat &commat;octocat",
-    "&#96;&#124;",
-    "x" * 5000,
-]
 
 ELEMENTS = {
     *("h2", "h3", "p", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"),
@@ -83,19 +61,6 @@ def test_hostile_texts_stay_texts(text: str, how: Any, frame: str) -> None:
     assert len(how(text)) < 3000
     if "end" in frame:
         assert "<td>end</td>" in html
-
-
-def hostile_plan() -> Plan:
-    """A plan that holds hostile texts wherever one can stand."""
-    findings = [Finding("schema", level, t, t, t, t, t) for level in Level for t in HOSTILE]
-    resources = {str(i): Resource(f"urn:{t}", f"kubernetes:core/v1:{t}", t, None, None, False, True, {"a": t}, (), {}) for i, t in enumerate(HOSTILE)}
-    changes = [Change(t, t, t, op, [PathChange(t, t, t, True)], t, level, t) for t in HOSTILE for op in Op for level in (Level.ERROR, Level.INFO)][
-        :60
-    ]
-    deltas = [Delta(t, t, t, t, t, Level.WARNING) for t in HOSTILE]
-    difference = Difference("main`@octocat", "abc", HOSTILE[:3], changes, 3, deltas, deltas, deltas, CheckChanges(findings, findings, ()))
-    data = existing_cluster(aggregated(server=role(nodeSelector={"pool": "a"}, tolerations=[])), autoMode=False, nodeRole=None)
-    return replace(plan_of(data, findings=findings, difference=difference, graph=Graph(resources)), stack="a`@octocat <b>|")
 
 
 def test_a_hostile_plan_has_the_shape_of_a_plan() -> None:
