@@ -30,6 +30,7 @@ def test_change(case: Case) -> None:
     """Exactly these resources change in this way, the worst stands first, and its meaning for what runs is said."""
     plans, found = case.plans(), difference(case)
     assert all(p["resources"] for p in plans)
+    assert not [f for p in plans for f in p["checks"] if f["level"] == "error"], "the engine would not get as far as a change"
     assert operations(list(found.changes), plans) == expanded(case.expected, plans)
     assert str(min((c.severity for c in found.changes), key=list(Level).index, default=Level.INFO)) == case.level
     assert not case.says or any(case.says in c.effect for c in found.changes)

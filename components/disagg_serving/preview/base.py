@@ -26,7 +26,7 @@ from .requirements import interpreter_of
 from .revision import Revision
 
 KEPT_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SOURCE_DATE_EPOCH", "LD_LIBRARY_PATH")
-KEPT_PREFIXES = ("LC_", "PYTHON")
+KEPT_PREFIXES = ("LC_", "PYTHON", "PYDANTIC_")
 """What a program sees of the environment while two revisions are compared; everything else may be a credential."""
 ALL = "*"
 KEEP_DAYS = 30

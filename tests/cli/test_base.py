@@ -1,0 +1,283 @@
+"""`disagg plan --base`: both revisions by their own code, the base without what the environment holds, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import Run
+from disagg_serving.errors import ToolError
+from disagg_serving.preview import base, requirements
+from disagg_serving.preview.revision import find_revision
+from factories import ROOT, environment, model, role
+from repositories import Repository, program
+
+ENV = "disagg-serving:environment"
+SECRET = {"secure": "v1:MARKEDciphertext"}
+PROJECT = {"Pulumi.yaml": (ROOT / "Pulumi.yaml").read_text(encoding="utf-8"), "__main__.py": (ROOT / "__main__.py").read_text(encoding="utf-8")}
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/disagg-serving"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Repository:
+    """A repository with a small program of a user's own, on a branch that changes it."""
+    repository = Repository(tmp_path / "own", "deploy")
+    repository.commit(program("base"))
+    repository.git("switch", "--quiet", "-c", "change")
+    repository.commit(program("head"))
+    return repository
+
+
+def stack(**overrides: Any) -> dict[str, Any]:
+    """A stack file with a secret."""
+    data = environment(model(**overrides), cluster={"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "protect": False})
+    return {"encryptionsalt": "v1:MARKEDsalt", "config": {"aws:region": "us-east-1", "disagg-serving:hfToken": SECRET, ENV: data}}
+
+
+def changed(text: str) -> dict[str, dict[str, Any]]:
+    """Changes of a plan's JSON by name, with the values at their paths."""
+    return {c["name"]: {p["path"]: (p["before"], p["after"]) for p in c["paths"]} for c in json.loads(text)["changes"]}
+
+
+def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
+    """Changes stand first, then figures and checks; their levels count for the exit code; no secret comes out, and no passphrase is needed."""
+    repository = Repository(tmp_path / "repository")
+    token = {"weights": {"tokenKey": "hfToken"}}
+    repository.commit({**PROJECT, "stacks/Pulumi.test.yaml": stack(**token, decode=role(replicas=3)), "stacks/Pulumi.old.yaml": stack()})
+    repository.write({"stacks/Pulumi.test.yaml": stack(**token), "stacks/Pulumi.new.yaml": stack()})
+    repository.write({"stacks/Pulumi.old.yaml": None})
+
+    assert disagg("plan", "test", "--base", "main", cwd=repository.project) == 0
+    first, printed = disagg.out, disagg.out
+    assert first.index("Changes since main") < first.index("warning update  LeaderWorkerSet test-m/m-decode") < first.index("Placement")
+    assert "spec.replicas: 3 -> 1" in first
+    assert "2 of 3 groups of m-decode ends" in first
+    assert "Resources (" not in first
+    assert disagg("plan", "test", "--base", "HEAD", "--fail-on", "warning", "--format", "json", cwd=repository.project) == 2
+    printed += disagg.out
+    plan = json.loads(disagg.out)
+    assert plan["difference"]["commit"] == repository.git("rev-parse", "HEAD")
+    assert {(c["op"], c["severity"], c["name"]) for c in plan["changes"]} >= {("update", "warning", "test-m/m-decode")}
+
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=repository.project) == 2
+    printed += disagg.out
+    plans = {p["stack"]: p for p in json.loads(disagg.out)}
+    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": {"update"}, "new": {"create"}, "old": {"delete"}}
+    assert any("pulumi destroy --stack old" in n for n in plans["old"]["difference"]["notes"])
+    assert any("has no stack new" in n for n in plans["new"]["difference"]["notes"])
+    files = [f for f in kept.rglob("*") if f.is_file()]
+    assert len(files) == 2
+    assert {f.stat().st_mode & 0o077 for f in files} == {0}
+    assert "MARKED" not in printed + "".join(f.read_text(encoding="utf-8") for f in files)
+    assert repository.trees() == 1
+
+
+def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment's credentials nor the home folder reach the program of either revision, so nothing but the code differs."""
+    for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN"):
+        monkeypatch.setenv(name, "MARKED")
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+    (seen,) = [r["inputs"] for r in json.loads(disagg.out)["resources"] if r["name"] == "seen"]
+    assert seen["home"] == []
+    assert not {n for n in seen["environment"].split(",") if n.startswith(("AWS", "PULUMI", "GITHUB", "KUBE", "HF", "XDG"))}
+    assert os.environ["KUBECONFIG"] == "MARKED"
+
+
+def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> None:
+    """Where the system allows a network namespace, the base's code sees none but a loopback that is down; elsewhere a note says so."""
+    own.git("switch", "--quiet", "main")
+    links = "\nThing('links', {'names': [n for _, n in socket.if_nameindex()]})"
+    own.commit({"__main__.py": program("base")["__main__.py"] + links})
+    own.git("switch", "--quiet", "-c", "without")
+    own.commit({"__main__.py": program("base")["__main__.py"]})
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    notes = json.loads(disagg.out)["difference"]["notes"]
+    (file,) = (kept / "plans").iterdir()
+    names = [r["inputs"]["names"] for r in json.loads(file.read_text(encoding="utf-8"))["plans"]["test"]["resources"] if r["name"] == "links"]
+    isolated = base._without_network() != ()
+    assert isolated != any("this machine's network" in n for n in notes)
+    if isolated:
+        assert names == [["lo"]]
+        tried = subprocess.run(
+            [*base._without_network(), sys.executable, "-c", "import socket; socket.create_connection(('192.0.2.1', 443), 3)"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "unreachable" in tried.stderr
+
+
+def test_where_the_branch_left(own: Repository, disagg: Run) -> None:
+    """What others did on the base branch meanwhile is no change of this branch; the plan says with what it compares."""
+    left = own.git("rev-parse", "main")
+    own.git("switch", "--quiet", "main")
+    own.commit({"Pulumi.other.yaml": "config: {}\n"})
+    own.git("switch", "--quiet", "change")
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=own.project) == 0
+    (plan,) = json.loads(disagg.out)
+    assert plan["difference"]["commit"] == left
+    assert f"compared with {left[:10]}, where this branch left main; main has 1 newer commits" in plan["difference"]["notes"][0]
+
+
+def test_a_kept_plan_is_not_made_again(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
+    """The second time the base is read from the cache; a damaged entry is made anew, and without a place for it all works, too."""
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    first = disagg.out
+    start = base._start
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the base is recorded again")
+
+    monkeypatch.setattr(base, "_start", refuse)
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert disagg.out == first
+    monkeypatch.setattr(base, "_start", start)
+    (file,) = (kept / "plans").iterdir()
+    file.write_text("{", encoding="utf-8")
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert disagg.out == first
+    assert json.loads(file.read_text(encoding="utf-8"))["plans"]["test"]["project"] == "own"
+    shutil.rmtree(kept)
+    kept.write_text("", encoding="utf-8")
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert disagg.out == first
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"Pulumi.yaml": None}, "main has no Pulumi project here: everything counts as new"),
+        ({"Pulumi.test.yaml": None}, "main has no stack test: everything counts as new"),
+        ({"__main__.py": "raise SystemError('broken')\n"}, "main cannot be planned by its own code (SystemError: broken): everything counts as new"),
+        ({"Pulumi.yaml": "- a\n"}, "the Pulumi.yaml of main cannot be read: everything counts as new"),
+    ],
+)
+def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
+    """Without a plan of the base everything counts as new, and the reason is said."""
+    repository = Repository(tmp_path / "old")
+    repository.write(program("base"))
+    repository.commit(files)
+    repository.git("switch", "--quiet", "-c", "change")
+    repository.commit(program("head"))
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=repository.project) == 0
+    plan = json.loads(disagg.out)
+    assert {c["op"] for c in plan["changes"]} == {"create"}
+    assert says in plan["difference"]["notes"]
+    assert repository.trees() == 1
+
+
+@pytest.mark.parametrize(
+    ("revision", "says"),
+    [
+        ("mian", "--base mian: no such branch, tag or commit here; did you mean main?"),
+        ("--output=x", "no such branch, tag or commit here"),
+        ("main:deploy", "no such branch, tag or commit here"),
+        ("other", "--base other: it has no commit in common with HEAD"),
+    ],
+)
+def test_wrong_revisions(own: Repository, disagg: Run, revision: str, says: str) -> None:
+    """A revision that is not there, or that has nothing to do with this branch, is one line and exit code 1."""
+    own.git("switch", "--quiet", "--orphan", "other")
+    own.commit({"readme": "x"})
+    own.git("switch", "--quiet", "change")
+    assert disagg("plan", "test", f"--base={revision}", cwd=own.project) == 1
+    assert says in disagg.err
+
+
+def test_no_repository_and_shallow_clones(own: Repository, tmp_path: Path, disagg: Run) -> None:
+    """Without git history there is nothing to compare with: the message says what to do."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for name, text in program("head").items():
+        (plain / name).write_text(text, encoding="utf-8")
+    assert disagg("plan", "test", "--base", "main", cwd=plain) == 1
+    assert "--base needs a git repository: not a git repository" in disagg.err
+    own.git("clone", "--quiet", "--depth=1", f"file://{own.folder}", str(tmp_path / "shallow"))
+    assert disagg("plan", "test", "--base", "main", cwd=tmp_path / "shallow/deploy") == 1
+    assert "no such branch, tag or commit here; this clone is shallow: fetch its history (fetch-depth: 0" in disagg.err
+
+
+def test_nothing_runs_or_stays(own: Repository, disagg: Run, tmp_path: Path) -> None:
+    """Hooks of the repository do not run, and a head that is refused leaves no work tree behind."""
+    hook = own.folder / ".git/hooks/post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n", encoding="utf-8")
+    hook.chmod(0o755)
+    own.write({"Pulumi.test.yaml": "config: [1]\n"})
+    assert disagg("plan", "test", "--base", "main", cwd=own.project) == 2
+    own.write({"Pulumi.test.yaml": "config: {}\n", "__main__.py": "import pulumi\nraise pulumi.RunError('no')\n"})
+    assert disagg("plan", "test", "--base", "main", cwd=own.project) == 1
+    assert not (tmp_path / "hooked").exists()
+    assert own.trees() == 1
+
+
+def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path) -> None:
+    """A cancelled job ends the base's process and removes its work tree."""
+    own.git("switch", "--quiet", "main")
+    mark = tmp_path / "started"
+    own.commit({"__main__.py": f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(300)\n"})
+    command = [sys.executable, "-m", "disagg_serving", "plan", "test", "--base", "main"]
+    process = subprocess.Popen(command, cwd=own.project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not mark.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert own.trees() == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert own.trees() == 1
+
+
+def test_other_requirements(own: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revision with other packages gets an interpreter with them, made once; where they cannot be had, one line says what to do."""
+    own.commit({"requirements.txt": "# none\n-e .\n"})
+    own.git("branch", "none")
+    own.commit({"requirements.txt": "-r more.txt\n", "more.txt": "no-such-package-of-disagg==1.0  # pinned\n"})
+    own.git("branch", "missing")
+    own.commit({"requirements.txt": "pyyaml==6.0.2\n"})
+    for name in ("PIP_NO_INDEX", "UV_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    python, other = requirements.interpreter_of(find_revision(own.project, "none"), tmp_path / "kept")
+    assert other
+    assert subprocess.run([python, "-c", "import yaml"], capture_output=True, check=False).returncode != 0
+    made = python.lstat().st_mtime_ns
+    assert requirements.interpreter_of(find_revision(own.project, "none"), tmp_path / "kept")[0].lstat().st_mtime_ns == made
+    assert requirements.interpreter_of(find_revision(own.project, "HEAD"), tmp_path / "kept") == (Path(sys.executable), False)
+    with pytest.raises(ToolError, match=r"the requirements of [0-9a-f]{10} differ from those here and cannot be installed: .*no-such-package"):
+        requirements.interpreter_of(find_revision(own.project, "missing"), tmp_path / "kept")
+    assert len(list((tmp_path / "kept/python").iterdir())) == 1
+
+
+def test_the_base_runs_its_own_code(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that lies in the repository is imported from the revision that is recorded, also where the tool's path names this one."""
+    own.git("switch", "--quiet", "main")
+    own.commit(
+        {"library/words.py": "WORD = 'base'\n", "__main__.py": "from words import WORD\n" + (program("x")["__main__.py"].replace('"x"', "WORD"))}
+    )
+    own.git("switch", "--quiet", "change")
+    own.git("reset", "--quiet", "--hard", "main")
+    own.write({"library/words.py": "WORD = 'head'\n"})
+    monkeypatch.syspath_prepend(str(own.project / "library"))
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+
+
+def test_yaml_of_the_table() -> None:
+    """The table of replacements is data with a date and a source for each package."""
+    table = yaml.safe_load((ROOT / "components/disagg_serving/preview/replacements.yaml").read_text(encoding="utf-8"))
+    assert str(table.pop("checked")) >= "2026-11-30"
+    assert all(len(part["source"]) > 20 and part["types"] for part in table.values())
