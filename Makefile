@@ -83,8 +83,17 @@ lock:  ## Pin all packages anew (needs uv)
 $(VENV)/.live: $(VENV)/.dev requirements-live.txt
 	@if $(INSTALL) -r requirements-live.txt; then touch $@; else echo "Envoy cannot be installed here: the tests of the request path are skipped"; fi
 
+$(VENV)/.browser: $(VENV)/.dev requirements-browser.txt
+	@if $(INSTALL) -r requirements-browser.txt; then touch $@; else echo "Playwright cannot be installed here: the tests of the HTML page are skipped"; fi
+
+.PHONY: browser
+browser: $(VENV)/.browser  ## Open the HTML plan in a real Chromium
+	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get install -y -qq chromium >/dev/null; } || echo "no Chromium here, and none could be installed: the tests are skipped"
+	@$(BIN)/pytest tests/browser -rs
+
 .PHONY: live
-live: $(VENV)/.live  ## Build the real engine and control plane from Go modules, and run the live suite
+live: $(VENV)/.live browser  ## Build the real engine and control plane from Go modules, and run the live suite
 	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
 	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
 

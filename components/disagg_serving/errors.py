@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -19,6 +20,7 @@ class Level(StrEnum):
 
 SHOWN_LENGTH = 80
 MAX_PLAIN_NUMBER = 10**15
+_BYTE = 0x100
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
@@ -48,7 +50,7 @@ class Finding:
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
         fix = f"; {self.fix}" if self.fix else ""
         accepted = f"; accepted: {self.accepted}" if self.accepted else ""
-        return f"{head}{shown}{self.message}{allowed}{fix}{accepted}"
+        return visible(f"{head}{shown}{self.message}{allowed}{fix}{accepted}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data with the keys of the command line's json output."""
@@ -72,10 +74,11 @@ class Finding:
 
 
 class SpecError(Exception):
-    """Input that cannot be used. Carries every finding of the run, not only the first."""
+    """Input that cannot be used. Carries every finding of the run, not only the first, and the file where one as a whole is unusable."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[Finding], file: Path | None = None) -> None:
         self.findings = sort_findings(findings)
+        self.file = file
         super().__init__("\n".join(f.sentence() for f in self.findings))
 
 
@@ -102,6 +105,13 @@ def show(value: Any) -> str:
         return "a value too long to show"
     text = " ".join(text.lower().split()) if isinstance(value, bool) else " ".join(text.split())
     return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 3] + "..."
+
+
+def visible(text: str) -> str:
+    """A text without signs that move the cursor, turn the reading direction or hide: they are written out as numbers."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < _BYTE else f"\\u{ord(c):04x}" for c in text)
 
 
 def _printable(value: Any) -> bool:

@@ -77,6 +77,21 @@ def test_plan_of_all_stacks_is_a_list(disagg: Run, tmp_path: Path) -> None:
     assert [line for line in disagg.out.splitlines() if line.startswith("disagg-serving / ")] == [f"disagg-serving / {s}" for s in sorted(STACKS)]
 
 
+@pytest.mark.parametrize(("name", "beginning"), [("markdown", "## Plan of `prod`\n"), ("html", "<!DOCTYPE html>\n")])
+def test_plan_for_reviewers(disagg: Run, tmp_path: Path, name: str, beginning: str) -> None:
+    """Markdown and HTML are printed or written to a file, for one stack and for all, with the exit code of the checks."""
+    assert disagg("plan", "prod", "--format", name) == 0
+    assert disagg.out.startswith(beginning)
+    printed = disagg.out
+    assert disagg("plan", "prod", "--format", name, "-o", str(tmp_path / "plan")) == 0
+    assert (tmp_path / "plan").read_text(encoding="utf-8") == printed
+    assert disagg("plan", "--all", "--format", name) == 0
+    assert all(s in disagg.out for s in STACKS)
+    project = write_project(tmp_path, {"disagg-serving:environment": WRONG})
+    assert disagg("plan", "test", "--format", name, cwd=project) == 2
+    assert "nixl-pipeline-parallel" in disagg.out
+
+
 def test_plan_text_goes_to_a_file(disagg: Run, tmp_path: Path) -> None:
     """`-o` holds what would be printed, without colours."""
     assert disagg("plan", "dev") == 0

@@ -10,6 +10,7 @@ from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.preview.output.files import file_names, to_yaml
+from disagg_serving.preview.output.markdown import render_markdown
 from disagg_serving.preview.output.text import render_text
 from disagg_serving.preview.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
@@ -83,6 +84,7 @@ def test_plan_is_as_reviewed(stack: str, rewrite_golden: bool) -> None:  # noqa:
     types = Counter(r.type for r in plan.graph.resources.values())
     wanted = {
         "plan.txt": render_text([plan], color=False),
+        "plan.md": render_markdown([plan]),
         "types.json": json.dumps(dict(sorted(types.items())), indent=2) + "\n",
     }
     compare(HERE / stack, wanted, rewrite=rewrite_golden, pattern="*")

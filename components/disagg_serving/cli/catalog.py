@@ -12,8 +12,8 @@ import typer
 from ..catalog import Catalog, load_catalog
 from ..errors import ToolError, did_you_mean
 from ..planning.rules import rules
-from .check import CheckFormat
-from .common import emit
+from ..planning.rules.form import FORM_CHECKS
+from .common import DataFormat, emit
 
 
 class Kind(StrEnum):
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 def catalog(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
-    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
+    output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
     catalog_dir: Annotated[
         list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)
     ] = None,
@@ -36,16 +36,16 @@ def catalog(
     """List what is known, with source and date."""
     known = load_catalog(catalog_dir or (), Path.cwd())
     entries = [getattr(known, kind.value)[i] for i in getattr(known, kind.value)]
-    if output_format is CheckFormat.JSON:
+    if output_format is DataFormat.JSON:
         emit(json.dumps([e.model_dump(mode="json", by_alias=True, exclude_none=True) for e in entries], indent=2, ensure_ascii=False), None)
     else:
         emit(_table(_rows(kind, known)), None)
     return 0
 
 
-def list_rules(output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT) -> int:
+def list_rules(output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT) -> int:
     """List all rules with level and meaning."""
-    if output_format is CheckFormat.JSON:
+    if output_format is DataFormat.JSON:
         data = [{"id": r.id, "level": str(r.level), "summary": r.summary, "reference": r.reference} for r in rules()]
         emit(json.dumps(data, indent=2, ensure_ascii=False), None)
     else:
@@ -56,6 +56,9 @@ def list_rules(output_format: Annotated[CheckFormat, typer.Option("--format", he
 def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the findings.")]) -> int:
     """Explain one rule."""
     known = {r.id: r for r in rules()}
+    if rule in FORM_CHECKS.keys() - known.keys():
+        emit(f"{rule} (error)\n\n{FORM_CHECKS[rule]}", None)
+        return 0
     if rule not in known:
         raise ToolError(f"no rule {rule} ({did_you_mean(rule, list(known)) or '`disagg rules` lists them'})")
     r = known[rule]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import Level, has_errors, sort_findings
+from .. import __version__
+from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..planning.evaluation import evaluate_file
 from .common import emit, find_input, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
@@ -20,6 +22,7 @@ class CheckFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    SARIF = "sarif"
 
 
 def check(
@@ -29,10 +32,21 @@ def check(
     look_up: LookUp = False,
 ) -> int:
     """Check a stack or environment by the rules alone; Pulumi is not loaded."""
-    given = find_input(stack)
-    found = evaluate_file(given.file, given.base)
-    findings = sort_findings([*found.findings, *looked_up(found.layout, given.file)]) if look_up else found.findings
-    if output_format is CheckFormat.JSON:
+    findings: list[Finding]
+    file: Path | None
+    try:
+        given = find_input(stack)
+        found, file, bare = evaluate_file(given.file, given.base), given.file.path, given.file.bare
+        findings = sort_findings([*found.findings, *looked_up(found.layout, given.file)]) if look_up else found.findings
+    except SpecError as problem:
+        if output_format is CheckFormat.TEXT:
+            raise
+        findings, file, bare = problem.findings, problem.file, True
+    if output_format is CheckFormat.SARIF:
+        from ..preview.output.sarif import render_sarif  # noqa: PLC0415
+
+        emit(render_sarif(findings, file, version=__version__, bare=bare), None)
+    elif output_format is CheckFormat.JSON:
         emit(json.dumps({"version": 1, "checks": [f.as_dict() for f in findings]}, indent=2, ensure_ascii=False, default=str), None)
     elif on_terminal():
         from ..preview.output.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)

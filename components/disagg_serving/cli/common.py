@@ -5,10 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from ..errors import ToolError
 from ..spec.stack_file import Project, StackFile, find_project, read_environment_file
+
+
+class DataFormat(StrEnum):
+    """Output formats of commands that print text or data."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from ..planning.rules import Subject, rules
 from ..planning.shapes import Served
 from ..spec import EnvironmentSpec, ModelSpec, NetworkSpec
 from ..spec.serving import All2AllBackend, RoleName
-from .check import CheckFormat
-from .common import emit
+from .common import DataFormat, emit
 
 BAR_WIDTH = 64
 VERDICTS = {
@@ -78,7 +77,7 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     role: Annotated[Role, typer.Option("--role", help="prefill and decode keep buffers for NIXL.")] = Role.AGGREGATED,
     log: Annotated[Path | None, typer.Option("--log", help="Log of a start of this engine; makes the figures exact.", show_default=False)] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each formula with its numbers.")] = False,
-    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
+    output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
     catalog_dir: Annotated[
         list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)
     ] = None,
@@ -107,7 +106,7 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     )
     result = capacity(shape)
     findings = sort_findings([*_shape_findings(known, model, shape, node, image, role), *_log_findings(shape, log)])
-    if output_format is CheckFormat.JSON:
+    if output_format is DataFormat.JSON:
         emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)
     else:
         head = f"{model} on {world} x {gpu.name} of {instance}, {image.id}"

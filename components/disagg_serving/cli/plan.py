@@ -23,7 +23,9 @@ class PlanFormat(StrEnum):
     """Output formats of plan."""
 
     TEXT = "text"
+    MARKDOWN = "markdown"
     JSON = "json"
+    HTML = "html"
 
 
 class FailOn(StrEnum):
@@ -61,6 +63,14 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
         from ..preview.output.json import render_json  # noqa: PLC0415
 
         emit(render_json(plans, as_list=all_stacks), output)
+    elif output_format is PlanFormat.MARKDOWN:
+        from ..preview.output.markdown import render_markdown  # noqa: PLC0415
+
+        emit(render_markdown(plans), output)
+    elif output_format is PlanFormat.HTML:
+        from ..preview.output.html import render_html  # noqa: PLC0415
+
+        emit(render_html(plans), output)
     else:
         from ..preview.output.text import render_text  # noqa: PLC0415
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Finding, SpecError
@@ -90,3 +91,8 @@ def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:
         "fits": str(result.fits),
         "longestRequest": result.longest_fitting,
     }
+
+
+def engine_of(entry: Mapping[str, Any]) -> str:
+    """What an entry about a role is called: model, generation where there is one, and role."""
+    return " ".join(entry[key] for key in ("model", "generation", "role") if key in entry)

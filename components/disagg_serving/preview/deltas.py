@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import Finding, Level, sort_findings
+from ..planning.report import engine_of
 from .diff import CheckChanges, Delta
 
 Data = Mapping[str, Any]
@@ -14,7 +15,7 @@ _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 def capacity_deltas(before: Sequence[Data], after: Sequence[Data]) -> list[Delta]:
     """What an engine of each model and role holds; less than before is a warning."""
-    old, new = ({f"{e['model']} {e['role']}": _capacity(e) for e in entries} for entries in (before, after))
+    old, new = ({engine_of(e): _capacity(e) for e in entries} for entries in (before, after))
     return _deltas(old, new, lambda figure, was, is_: Level.WARNING if figure != "weights" and is_ < was else Level.INFO)
 
 

@@ -3,48 +3,68 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import chain, pairwise
 
-from ..planning.placement import place
-from ..planning.shapes import Group, Layout
+from ..planning.shapes import Layout
+from .picture import DrawnNode, Entrance, Scene, scenes_of
+
+MOST_LINKS = 300
+"""Mermaid refuses a chart of more than 500 links or 50,000 characters; models beyond are counted instead of drawn."""
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:=_-+/()")
+
+Homes = dict[tuple[str, str], dict[str, list[str]]]
+"""Boxes by model and role, then by the leader of the engine whose pods are in them."""
 
 
 def topology_of(layout: Layout) -> str:
-    """A Mermaid flowchart: a box a model, in it a box a node with its pods counted by role."""
-    lines = ["flowchart LR", "  client([client])"]
-    roles = {pod: g for g in layout.groups for names in g.pods() for pod in names}
-    for i, (pool, _, nodes) in enumerate(place(layout)):
-        lines.append(f'  subgraph pool{i}["{pool}"]')
-        for j, node in enumerate(nodes):
-            held = Counter(roles[p].name for p in node.pods)
-            text = "<br/>".join(f"{n} x {name}" for name, n in sorted(held.items()))
-            lines.append(f'    p{i}n{j}["{text}<br/>idle: {node.idle_gpus} GPU, {node.idle_efa} EFA"]')
-        lines.append("  end")
-    homes = _homes(layout)
-    for served in layout.served:
-        by_role = {g.role: g for g in layout.groups_of(served)}
-        if "server" in by_role:
-            lines += [f"  client -->|{served.spec.name}| {home}" for home in homes.get(by_role["server"].name, [])[:1]]
-            lines += _links(homes.get(by_role["server"].name, []), by_role["server"])
+    """A Mermaid flowchart: a box a pool, in it a box a node with its pods counted by role; nodes that hold the same are one box."""
+    boxes, links, left_out, pools, models = ["flowchart LR", "  client([client])"], list[str](), 0, 0, 0
+    for scene in scenes_of(layout):
+        drawn, homes = _boxes(scene, pools)
+        ways = list(dict.fromkeys(way for i, entrance in enumerate(scene.entrances, models) for way in _ways(entrance, f"r{i}", homes)))
+        if len(links) + len(ways) > MOST_LINKS:
+            left_out += len(scene.entrances)
             continue
-        lines += [f"  client -->|{served.spec.name}| {home}" for home in homes.get(by_role["decode"].name, [])]
-        for decode in homes.get(by_role["decode"].name, []):
-            for prefill in homes.get(by_role["prefill"].name, []):
-                lines += [f"  {decode} -->|prompt| {prefill}", f"  {prefill} ==>|KV over EFA| {decode}"]
-    return "\n".join(lines) + "\n"
+        boxes, links, pools, models = boxes + drawn, links + ways, pools + len(scene.pools), models + len(scene.entrances)
+    if left_out:
+        boxes.append(f'  more["{left_out} more models"]')
+    return "\n".join(boxes + links) + "\n"
 
 
-def _homes(layout: Layout) -> dict[str, list[str]]:
-    owners = {pod: g.name for g in layout.groups for names in g.pods() for pod in names}
-    homes: dict[str, list[str]] = {}
-    for i, (_, _, nodes) in enumerate(place(layout)):
-        for j, node in enumerate(nodes):
-            for name in sorted({owners[p] for p in node.pods}):
-                homes.setdefault(name, []).append(f"p{i}n{j}")
-    return homes
+def mermaid_label(text: str) -> str:
+    """A text inside quotes: every sign that means something to Mermaid, HTML or Markdown becomes Mermaid's entity of its number."""
+    return "".join(c if c in _SAFE else f"#{ord(c)};" for c in text)
 
 
-def _links(homes: list[str], group: Group) -> list[str]:
-    if group.size == 1:
-        return []
-    return [f"  {a} <-->|NCCL over EFA| {b}" for a, b in pairwise(homes)]
+def _boxes(scene: Scene, first: int) -> tuple[list[str], Homes]:
+    lines: list[str] = []
+    homes: Homes = {}
+    for i, pool in enumerate(scene.pools, first):
+        lines.append(f'  subgraph pool{i}["{mermaid_label(pool.name)}"]')
+        for j, node in enumerate(pool.nodes):
+            lines.append(f'    p{i}n{j}["{_inside(node)}"]')
+            for pod in node.pods:
+                homes.setdefault((pod.model, pod.role), {}).setdefault(pod.leader, []).append(f"p{i}n{j}")
+        lines.append("  end")
+    return lines, homes
+
+
+def _inside(node: DrawnNode) -> str:
+    held = Counter(p.model if p.role == "server" else f"{p.model}-{p.role}" for p in node.pods)
+    each = [f"{node.alike + 1} nodes, each:"] if node.alike else []
+    pods = [mermaid_label(f"{n} x {name}") for name, n in sorted(held.items())]
+    return "<br/>".join([*each, *pods, f"idle: {node.idle_gpus} GPU, {node.idle_efa} EFA"])
+
+
+def _ways(entrance: Entrance, router: str, homes: Homes) -> list[str]:
+    """Links of one model, some more than once: requests go to the leader of each engine, and its other pods are behind it."""
+    engines = {role: list(homes.get((entrance.model, role), {}).values()) for role in ("prefill", "decode", "server")}
+    first = {role: dict.fromkeys(boxes[0] for boxes in found) for role, found in engines.items()}
+    name, kv = mermaid_label(entrance.model), "KV over EFA" if entrance.efa else "KV over TCP"
+    lines = [f'  client --> {router}["{entrance.router}<br/>{name}"]'] if entrance.router else []
+    way = f"  {router} -->" if entrance.router else f'  client -->|"{name}"|'
+    lines += [f"{way} {box}" for box in [*first["server"], *first["decode"]]]
+    lines += [f"  {a} <-->|NCCL over EFA| {b}" for boxes in chain(*engines.values()) for a, b in pairwise(boxes)]
+    for decode in first["decode"]:
+        lines += [line for prefill in first["prefill"] for line in (f"  {decode} -->|prompt| {prefill}", f"  {prefill} ==>|{kv}| {decode}")]
+    return lines

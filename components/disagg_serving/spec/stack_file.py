@@ -82,11 +82,11 @@ def read_project(file: Path) -> Project:
     _stays_inside(file, root, file.name)
     data = read_yaml(file)
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-        raise SpecError([Finding("project", Level.ERROR, f"{file.name}: name", "is missing", None, "the project's name")])
+        raise SpecError([Finding("project", Level.ERROR, f"{file.name}: name", "is missing", None, "the project's name")], file)
     stack_dir = data.get("stackConfigDir") or "."
     config = data.get("config") or {}
     if not isinstance(config, Mapping):
-        raise SpecError([Finding("project", Level.ERROR, f"{file.name}: config", "is not a mapping", config, "keys with their defaults")])
+        raise SpecError([Finding("project", Level.ERROR, f"{file.name}: config", "is not a mapping", config, "keys with their defaults")], file)
     for key, place in (("stackConfigDir", stack_dir), ("main", data.get("main") or ".")):
         _stays_inside(root / str(place), root, f"{file.name}: {key}")
     runtime = data.get("runtime")
@@ -119,7 +119,7 @@ def _stack_file(path: Path, stack: str, data: Any) -> StackFile:
         data = {}
     config = data.get("config") or {} if isinstance(data, Mapping) else None
     if not isinstance(config, Mapping):
-        raise SpecError([Finding("stack-file", Level.ERROR, "config", "is not a mapping", config, f"a mapping with {ENVIRONMENT_KEY}")])
+        raise SpecError([Finding("stack-file", Level.ERROR, "config", "is not a mapping", config, f"a mapping with {ENVIRONMENT_KEY}")], path)
     plain: dict[str, Any] = {}
     secrets: set[str] = set()
     for key, value in config.items():

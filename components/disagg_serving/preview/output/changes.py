@@ -10,12 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import SHOWN_LENGTH, Finding, Level, show
+from ...errors import Finding, Level
 from ..diff import Change, Delta, Difference, Op, PathChange
-from .words import STYLES, short_type
+from .words import STYLES, short_type, values_of
 
 SHOWN_PATHS = 12
-CONTEXT = 20
 OP_STYLES = {Op.CREATE: "green", Op.DELETE: "red", Op.UPDATE: "yellow", Op.REPLACE: "bold red", Op.RENAME: "magenta"}
 
 
@@ -52,18 +51,8 @@ def _change(change: Change) -> list[Any]:
 
 def _path(change: PathChange) -> Text:
     forced = "  (replaces it)" if change.forces_replacement else ""
-    before, after = _values(change.before, change.after)
+    before, after = values_of(change)
     return Text.assemble((change.path, "cyan"), ": ", before, " -> ", after, (forced, "red"))
-
-
-def _values(before: Any, after: Any) -> tuple[str, str]:
-    """Both values, cut; of long texts from where they differ."""
-    if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > SHOWN_LENGTH:
-        same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
-        start = max(0, same - CONTEXT)
-        cut = "..." if start else ""
-        return cut + show(before[start:]), cut + show(after[start:])
-    return "nothing" if before is None else show(before), "nothing" if after is None else show(after)
 
 
 def _deltas(groups: Sequence[tuple[str, Sequence[Delta]]]) -> Table:

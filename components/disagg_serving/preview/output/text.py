@@ -14,13 +14,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ...errors import Finding, Level
+from ...planning.report import engine_of
 from ..graph import Resource
 from ..plan import Plan
 from .changes import difference_parts
+from .figures import notes_of, traffic_lines, usd, with_bars
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
-REMOTE_NOTE = "expanded by the engine"
 
 
 def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
@@ -77,8 +78,7 @@ def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
 
 def _label(r: Resource) -> Text:
     text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
-    notes = [word for word, on in (("protected", r.options.get("protect")), (REMOTE_NOTE, r.remote)) if on]
-    if notes:
+    if notes := notes_of(r):
         text.append(f"  ({', '.join(notes)})", style="dim")
     return text
 
@@ -106,7 +106,14 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
     for e in entries:
         gib, tokens, requests, mean = e["perGpu"], e["kvTokens"], e["maxConcurrency"], e.get("workloadConcurrency")
         plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
-        table.add_row(_engine(e), *plain, _bars(gib["kvGiB"]), f"{tokens['mid']:,.0f}", _bars(requests), f"{mean['mid']:.1f}" if mean else "")
+        table.add_row(
+            engine_of(e),
+            *plain,
+            with_bars(gib["kvGiB"]),
+            f"{tokens['mid']:,.0f}",
+            with_bars(requests),
+            f"{mean['mid']:.1f}" if mean else "",
+        )
     note = (
         "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
         "`disagg fit --explain` shows how"
@@ -114,43 +121,9 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
     return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
 
 
-def _engine(entry: Mapping[str, Any]) -> str:
-    return " ".join(entry[key] for key in ("model", "generation", "role") if key in entry)
-
-
-def _bars(bars: dict[str, float]) -> str:
-    return f"{bars['mid']:.1f} ({bars['low']:.1f}-{bars['high']:.1f})"
-
-
 def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
-    """What measured rates say, and what remains a bound without them."""
-    lines = []
-    for f in forecasts:
-        if "problem" in f:
-            lines.append(f"{f['model']}: {f['problem']}")
-            continue
-        if "requestsPerSecond" in f:
-            rate, busy = f["requestsPerSecond"], f["utilisation"]
-            lines.append(
-                f"{f['model']}: {rate['wanted']:g} requests/s wanted, {rate['kind']} {rate['capacity']:g}, bound by {f['boundBy']}; prefill busy "
-                f"{busy['prefill']:.0%}, decode {busy['decode']:.0%}"
-            )
-            if f["prefillWaitSeconds"] is not None:
-                lines.append(f"  a prompt waits {f['prefillWaitSeconds']:.2g} s for prefill (M/D/1), before it is calculated")
-        else:
-            lines.append(f"{f['model']}: no measured rates, so only bounds of throughput (prefill.measuredRates, decode.measuredRates)")
-            lines += [f"  {bound}" for bound in f["bounds"]]
-        if "kvTransfer" in f:
-            moved = "; ".join(f"{s['name']} {_span(s['seconds'])} s" for s in f["kvTransfer"]["scenarios"])
-            lines.append(f"  KV of a prompt: {f['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
-        if "usdPerMillionTokens" in f:
-            lines.append(f"  {f['usdPerMillionTokens']:.2f} USD for a million tokens at that capacity")
+    lines = [f"  {line}" if i else line for f in forecasts for i, line in enumerate(traffic_lines(f))]
     return [Padding(Text(line), (0, 0, 0, 1)) for line in lines]
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2g}" if low == high else f"{low:.2g} to {high:.2g}"
 
 
 def _cost(cost: dict[str, Any]) -> list[Any]:
@@ -161,9 +134,9 @@ def _cost(cost: dict[str, Any]) -> list[Any]:
     table.add_column("price of", no_wrap=True)
     for line in cost["lines"]:
         dated = " ".join(part for part in (line["asOf"], line["region"]) if part)
-        table.add_row(line["item"], str(line["quantity"]), _usd(line["perHour"]), _usd(line["perMonth"]), dated)
+        table.add_row(line["item"], str(line["quantity"]), usd(line["perHour"]), usd(line["perMonth"]), dated)
     table.add_section()
-    table.add_row("total" if cost["complete"] else "total of what is known", "", _usd(cost["perHour"]), _usd(cost["perMonth"]), "", style="bold")
+    table.add_row("total" if cost["complete"] else "total of what is known", "", usd(cost["perHour"]), usd(cost["perMonth"]), "", style="bold")
     notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
     return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost["roles"])]
 
@@ -177,11 +150,11 @@ def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
     for r in scaling["roles"]:
         carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in r["signals"])
         seconds = [f"{r[key]} s" for key in ("readySeconds", "scaleUpPeriodSeconds", "scaleDownWindowSeconds")]
-        table.add_row(f"{r['model']} {r['role']}", str(r["minReplicaCount"]), str(r["maxReplicaCount"]), carried, *seconds)
+        table.add_row(engine_of(r), str(r["minReplicaCount"]), str(r["maxReplicaCount"]), carried, *seconds)
     nodes = ", ".join(f"{len(p['nodes'])} x {p['instanceType']} in {p['pool']}" for p in scaling["atMost"]["placement"])
     cost = scaling["atMost"]["cost"]
     known = "" if cost["complete"] else " of what is known"
-    total = f"at most: {nodes}; {_usd(cost['perHour'])} USD/h, {_usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
+    total = f"at most: {nodes}; {usd(cost['perHour'])} USD/h, {usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
     return [table, Padding(Text(total), (0, 0, 0, 1))]
 
 
@@ -192,15 +165,9 @@ def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:
         table.add_column(heading, justify="right")
     for line in roles:
         demand, block = line["onDemand"] or {}, line["capacityBlock"] or {}
-        prices = [_usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
-        table.add_row(_engine(line), str(line["gpus"]), *prices, block.get("asOf", ""))
+        prices = [usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
+        table.add_row(engine_of(line), str(line["gpus"]), *prices, block.get("asOf", ""))
     return [Text(""), table] if roles else []
-
-
-def _usd(amount: float | None) -> str:
-    if amount is None:
-        return "unknown"
-    return f"{amount:,.3f}" if 0 < amount < 1 else f"{amount:,.2f}"
 
 
 def _findings(findings: Sequence[Finding]) -> list[Any]:

@@ -1,0 +1,20 @@
+"""What is said about input that no rule can look at yet: findings of reading and of the form, by id."""
+
+from __future__ import annotations
+
+FORM_CHECKS: dict[str, str] = {
+    "catalog": "Names of models, instance types, engines and routers are entries of the catalogue, and entries have its form.",
+    "catalog-dir": "Folders of catalogDirs are there, inside the project.",
+    "calibration-log": "The log that memory is calibrated with is that of an engine's start.",
+    "engine-shape": "An engine has sizes that vLLM can start with.",
+    "environment": "A stack file has an environment, in plain text.",
+    "missing": "Keys without a default are given.",
+    "model-config": "A model that is no catalogue entry has a config.json inside the project that can be read.",
+    "nested-secret": "Secrets stand outside the environment: a secret inside would make all of it secret, while reads return plain text.",
+    "project": "A project's Pulumi.yaml is a mapping with a name.",
+    "schema": "Values have the type and the form that their key asks for.",
+    "stack-file": "A stack file is a mapping, and so is its config.",
+    "unknown-architecture": "The memory of a model is calculated where its architecture is a known one.",
+    "unknown-key": "Keys are known ones: a misspelt key would silently change nothing.",
+    "yaml": "Files are YAML, in plain types, with each key once.",
+}
