@@ -6,8 +6,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from disagg_serving.planning.evaluation import Evaluation, evaluate
+from disagg_serving.planning.evaluation import Evaluation, evaluate, evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.spec.stack_file import find_project
 
 ROOT = Path(__file__).resolve().parent.parent
 STACKS = ("dev", "glm5", "local", "prod", "staging")
@@ -60,3 +61,9 @@ def check(data: Any, **context: Any) -> Evaluation:
 def layout(data: Any) -> Layout:
     """The layout of an environment that must pass."""
     return check(data).require_layout()
+
+
+def example(name: str, stack: str) -> Layout:
+    """The layout of a stack of an example."""
+    project = find_project(ROOT / "examples" / name)
+    return evaluate_file(project.stack_file(stack), project.root).require_layout()

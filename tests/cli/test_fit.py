@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from command_line import Run
+from disagg_serving.planning.report import capacities
+from factories import example
 
 GLM = ("fit", "--model", "glm-5-fp8", "--instance", "p5.48xlarge", "--tensor-parallel", "8")
 KEYS = {"model", "role", "perGpu", "kvBytesPerTokenPerGpu", "kvTokens", "maxConcurrency", "fits", "longestRequest"}
@@ -33,6 +35,21 @@ def test_json_is_one_capacity_entry(disagg: Run) -> None:
     assert data["kvTokens"]["low"] <= data["kvTokens"]["mid"] <= data["kvTokens"]["high"]
     assert disagg(*GLM, "--pipeline-parallel", "2", "--explain", "--format", "json") == 0
     assert "39 layers x 1,152 B" in json.dumps(json.loads(disagg.out)["steps"])
+
+
+def test_ranks_are_those_of_a_role(disagg: Run) -> None:
+    """The command and the plan calculate the same engine: tokens and requests of all its data-parallel ranks."""
+    decode = [f for f in capacities(example("glm5-wide-ep", "prod")) if f["role"] == "decode"]
+    options = ("--data-parallel", "2", "--expert-parallel", "--kv-cache-dtype", "fp8", "--max-model-len", "32768", "--role", "decode")
+    assert disagg(*GLM, *options, "--max-num-batched-tokens", "4096", "--format", "json") == 0
+    data = json.loads(disagg.out)
+    assert data.items() <= {**decode[0], "model": "glm-5-fp8"}.items()
+    assert disagg(*GLM, *options, "--explain") == 0
+    assert "each of 2 data-parallel ranks" in disagg.out
+    assert disagg(*GLM, *options, "--all2all-backend", "deepep_low_latency") == 2
+    assert "--all2all-backend: deepep_low_latency needs InfiniBand" in disagg.out
+    assert disagg(*GLM, "--data-parallel", "3", "--expert-parallel") == 2
+    assert "--data-parallel: 3" in disagg.out
 
 
 def test_nixl_buffers_count(disagg: Run) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from disagg_serving.planning.evaluation import evaluate_file
-from disagg_serving.planning.shapes import Layout
-from disagg_serving.spec.stack_file import find_project
-from factories import ROOT
+from factories import example
 from live.conftest import gpu_nodes
 from live.test_admission import pod_owners, try_all, validations
 from live.test_placement import shape
@@ -18,12 +15,6 @@ from bench.cluster import Cluster
 
 EXAMPLES = [("glm5-wide-ep", "prod"), ("deepseek-wide-ep", "node"), ("deepseek-wide-ep", "split"), ("deepseek-wide-ep", "wide")]
 PREFILL, DECODE = "glm-5-prefill", "glm-5-decode"
-
-
-def example(name: str, stack: str) -> Layout:
-    """The layout of a stack of an example."""
-    project = find_project(ROOT / "examples" / name)
-    return evaluate_file(project.stack_file(stack), project.root).require_layout()
 
 
 def test_examples_are_accepted(cluster: Cluster) -> None:

@@ -168,6 +168,17 @@ def test_a_proposed_size_divides_the_heads() -> None:
     assert found.fix == "lower prefill's to 8"
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 12, 64])
+@pytest.mark.parametrize("sizes", [(3, 2), (16, 1), (24, 8)])
+def test_sizes_that_differ_are_explained_with_ranks_too(sizes: tuple[int, int], ranks: int) -> None:
+    """With a number of ranks for which few or no sizes fill a node there is still a finding and no traceback."""
+    for name in ("deepseek-v3", "qwen3-235b-a22b-instruct-fp8"):
+        sides = {
+            side: role(tensorParallel=size, dataParallel=ranks, expertParallel=True) for side, size in zip(("prefill", "decode"), sizes, strict=True)
+        }
+        assert not check(environment(model(model=name, maxModelLen=8192, **sides))).ok
+
+
 def test_roles_without_stages_that_are_proposed_pass() -> None:
     """Each engine that is named instead of pipeline stages holds the model, and no rule refuses it."""
     staged = {side: role(tensorParallel=8, pipelineParallel=2) for side in ("prefill", "decode")}

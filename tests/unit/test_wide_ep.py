@@ -12,22 +12,14 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.engine import DATA_PARALLEL_PORT, MASTER_PORT, SIDE_CHANNEL_PORT, command_args, streamer_config
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.planning.cost import cost_of
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.forecast import forecast_of, situation_of
 from disagg_serving.planning.report import capacities, capacity_of
 from disagg_serving.planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, Group, Layout, fills
-from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, aggregated, check, environment, layout, model, role
+from factories import aggregated, check, environment, example, layout, model, role
 
 H200, H100 = "p5en.48xlarge", "p5.48xlarge"
 WIDE: dict[str, Any] = {"tensorParallel": 8, "dataParallel": 2, "expertParallel": True}
 RANKS: dict[str, Any] = {"instanceType": H200, "tensorParallel": 1, "dataParallel": 8, "expertParallel": True, "maxNumBatchedTokens": 2048}
-
-
-def example(name: str, stack: str) -> Layout:
-    """The layout of a stack of an example."""
-    project = find_project(ROOT / "examples" / name)
-    return evaluate_file(project.stack_file(stack), project.root).require_layout()
 
 
 def glm(**overrides: Any) -> dict[str, Any]:

@@ -28,13 +28,14 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
             if p in sizes:
                 yield Fault(path, message, d, _list(_fitting(served, sizes, p)), f"use {p}")
             else:
-                yield Fault(path, message, d, f"{_list(sizes)} in both roles", f"use {max(n for n in sizes if n <= p)} in both roles")
+                yield Fault(path, message, d, f"{_list(sizes)} in both roles", f"use {_nearest(sizes, p)} in both roles" if sizes else "")
         elif p > d and served.facts.mla is None:
             heads = served.facts.kv_heads
             if p > heads:
                 message = f"is less than prefill's {p}, whose GPUs hold copies of the {heads} KV heads: a decode GPU cannot read parts of copies"
-                lower = f"lower prefill's to {max(n for n in sizes if n <= heads)}"
-                yield Fault(path, message, d, f"{p} or more", f"use {p}, or {lower}" if p in sizes else lower)
+                below = [n for n in sizes if n <= heads]
+                ways = [*([f"use {p}"] if p in sizes else []), *([f"lower prefill's to {max(below)}"] if below else [])]
+                yield Fault(path, message, d, f"{p} or more", ", or ".join(ways))
             else:
                 message = f"is less than prefill's {p}: possible with {heads} KV heads, but the reverse of what llm-d and Dynamo run"
                 yield Fault(path, message, d, f"{p} or more", "give decode more GPUs an engine and prefill more engines", Level.WARNING)
@@ -117,6 +118,11 @@ def engine_sizes(served: Served, name: RoleName, instance: Instance | None = Non
         return heads and experts and fills(gpus, n, dp) and not cut_blocks(facts, n, dp, whole=whole)
 
     return [n for n in SIZES if fits(n)]
+
+
+def _nearest(sizes: list[int], asked: int) -> int:
+    """The largest size of at most `asked`, or the smallest there is."""
+    return max((n for n in sizes if n <= asked), default=min(sizes))
 
 
 def _fitting(served: Served, sizes: list[int], prefill: int) -> list[int]:
