@@ -82,7 +82,7 @@ def left_out(s: Subject) -> Iterator[Fault]:
         if all(list_id in served.metric_lists for list_id, _ in list_ids(served, s.spec)) and served.spec.disaggregated:
             for metric, loses in VERSIONED.items():
                 if metric not in exposed(served, s.spec):
-                    message = f"has no {metric}, so {loses} is left out"
+                    message = f"has no {metric}, which leaves out {loses}"
                     yield Fault(f"{served.path}.engine", message, served.spec.engine, level=Level.INFO)
 
 
