@@ -25,6 +25,8 @@ COMMANDS = {
     "rules": ("catalog", "list_rules"),
     "explain": ("catalog", "explain"),
     "schema": ("schema", "schema"),
+    "verify": ("verify", "verify"),
+    "bench": ("bench", "bench"),
 }
 """Each command's module in this folder and its function; only the one that is called gets imported."""
 
