@@ -157,7 +157,11 @@ class StandIns:
 
     def _router(self, served: Served) -> list[dict[str, Any]]:
         """Deployment and Service as the pinned chart makes them of the generated values."""
-        values, name, namespace = router_values(served, self.layout.groups_of(served))["router"], picker_name(served), served.spec.kubernetes_namespace
+        values, name, namespace = (
+            router_values(served, self.layout.groups_of(served))["router"],
+            picker_name(served),
+            served.spec.kubernetes_namespace,
+        )
         image, selector = values["epp"]["image"], router_labels(served)
         containers = [
             {"name": "envoy-proxy", "image": values["proxy"]["image"]},
@@ -217,9 +221,7 @@ def _controller() -> list[dict[str, Any]]:
     return [_deployment(CONTROLLER, LWS_SYSTEM, CONTROLLER_LABELS, containers, {})]
 
 
-def _deployment(
-    name: str, namespace: str, selector: dict[str, str], containers: list[dict[str, Any]], annotations: dict[str, str]
-) -> dict[str, Any]:
+def _deployment(name: str, namespace: str, selector: dict[str, str], containers: list[dict[str, Any]], annotations: dict[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -63,8 +63,8 @@ class Stage:
 
     def node_of(self, role: str) -> str:
         """The node of a role's pods."""
-        (node,) = {n["metadata"]["name"] for n in gpu_nodes(self.cluster, f"{role}-p5-48xlarge")}
-        return node
+        (node,) = gpu_nodes(self.cluster, f"{role}-p5-48xlarge")
+        return str(node["metadata"]["name"])
 
     def made(self, kind: str, name: str) -> dict[str, Any]:
         """A generated object."""
@@ -192,7 +192,7 @@ def only(*found: tuple[str, str]) -> Callable[[Stage], Names]:
 
 EPP = f"Deployment {SPACE}/llama-70b-epp"
 ROUTER = {labels.ROUTER_RELEASE: "llama-70b-epp"}
-IMAGE = "spec.containers[0].image"
+OLD = {"spec": {"template": {"metadata": {"annotations": {labels.CONFIG_HASH: "old"}}}}}
 FAULTS = [
     Fault("a node without EFA", allocatable(labels.EFA, None, "decode"), lambda s: {("node-efa", s.node_of("decode"))},
           allocatable(labels.EFA, "32", "decode"), "no vpc.amazonaws.com/efa"),
@@ -227,8 +227,7 @@ FAULTS = [
           only(("object", f"Service {SPACE}/llama-70b-decode-api")), as_made("Service", "llama-70b-decode-api"), "worker-index is missing"),
     Fault("no router", kubectl("scale", "deployment/llama-70b-epp", "-n", SPACE, "--replicas=0"), only(("router-ready", EPP)),
           kubectl("scale", "deployment/llama-70b-epp", "-n", SPACE, "--replicas=1"), "0 of 0"),
-    Fault("a router with an old configuration",
-          lambda s: s.patch("deployment", "llama-70b-epp", {"spec": {"template": {"metadata": {"annotations": {labels.CONFIG_HASH: "old"}}}}}, "-n", SPACE),
+    Fault("a router with an old configuration", lambda s: s.patch("deployment", "llama-70b-epp", OLD, "-n", SPACE),
           only(("router-config", EPP)), lambda s: s.standins.redeploy(), "hash old"),
     Fault("another LeaderWorkerSet controller",
           kubectl("set", "image", f"deployment/{CONTROLLER}", "-n", LWS_SYSTEM, "manager=registry.k8s.io/lws/lws:v0.10.0"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +14,6 @@ import yaml
 from ..errors import ToolError
 from ..load.runs import RunKind, first_runs
 from ..manifests.load import build_load
-from ..manifests.serving import build_service
 from ..planning.evaluation import evaluate_file
 from .check import CheckFormat
 from .common import emit, find_input
@@ -20,7 +21,8 @@ from .verify import Context, Kubeconfig, connect
 
 if TYPE_CHECKING:
     from ..load.measure import Measured
-    from ..planning.shapes import Layout
+    from ..manifests.load import Run
+    from ..planning.shapes import Layout, Served
 
 DAY = 86_400
 
@@ -54,17 +56,11 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     number = int(time.time()) if seed is None else seed
     planned = [(served, one) for served in chosen for one in first_runs(layout, served, kinds, number)]
     if not start:
-        objects = {}
-        for served, one in planned:
-            leaders = build_service(layout.groups_of(served)[-1])["metadata"]["name"]
-            objects |= {
-                (o["kind"], o["metadata"]["namespace"], o["metadata"]["name"]): o for o in build_load(one, served, leaders, layout.spec, timeout)
-            }
-        emit(yaml.safe_dump_all(objects.values(), sort_keys=False, width=1000), None)
+        emit(yaml.safe_dump_all(_objects(layout, planned, timeout), sort_keys=False, width=1000), None)
         return 0
     from ..load.measure import measure  # noqa: PLC0415 (only where a cluster is asked)
-    from ..load.start import Loader  # noqa: PLC0415
-    from ..load.write_back import write_rate  # noqa: PLC0415
+    from ..load.start import Loader  # noqa: PLC0415 (likewise)
+    from ..preview.output.load import render_runs  # noqa: PLC0415 (likewise)
 
     connection = connect(layout, given.base, kubeconfig, context)
     found: list[Measured] = []
@@ -72,51 +68,27 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
         loader = Loader(connection, layout, served, timeout, lambda line: typer.echo(line, err=True))
         found += measure(layout, served, one, tpot_ms or 0, loader.run)
     if write_back:
-        for m in found:
-            if m.verdict is not None and m.verdict.rate is not None:
-                role = m.finished.run.kind
-                write_rate(given.file.path, m.served.index, role, m.verdict.input_tokens, int(m.verdict.rate))
-                typer.echo(f"written to {given.file.path.name}: models[{m.served.index}].{role}.measuredRates", err=True)
-    if output_format is CheckFormat.JSON:
-        emit(json.dumps({"version": 1, "runs": [m.as_dict(layout) for m in found]}, indent=2, ensure_ascii=False), None)
-    else:
-        emit("\n".join(line for m in found for line in _lines(m, layout)), None)
+        _write(found, given.file.path)
+    runs = [m.as_dict(layout) for m in found]
+    emit(json.dumps({"version": 1, "runs": runs}, indent=2) if output_format is CheckFormat.JSON else render_runs(runs), None)
     last = {(m.served.spec.name, m.finished.run.kind): m.verdict for m in found}
     return 2 if any(v is not None and v.rate is None for v in last.values()) else 0
 
 
-def _lines(measured: Measured, layout: Layout) -> list[str]:
-    """One run: what was sent and counted, the rate or why there is none, and what the plan says."""
-    data = measured.as_dict(layout)
-    result, times = data["result"], data["result"]["milliseconds"]
-    pace = f"{data['requestsPerSecond']:g} requests/s" if data["requestsPerSecond"] else f"{data['concurrency']} at a time"
-    lines = [
-        f"{data['model']} {data['run']}: {data['requests']} requests of {data['inputTokens']} + {data['outputTokens']} tokens, {pace}",
-        f"  {result['requestsPerSecond']:.2f} requests/s, {result['inputTokensPerSecond']:,.0f} prompt and "
-        f"{result['outputTokensPerSecond']:,.0f} answer tokens/s; {result['failed']} failed",
-    ]
-    lines += [f"  {m.upper():<5}" + "".join(f"  {name} {value:,.1f}" for name, value in times[m].items()) + " ms" for m in times]
-    if "rate" in data:
-        rate = data["rate"]
-        found = (
-            f"{rate['tokensPerSecondPerGPU']:,.0f} tokens/s/GPU at {rate['inputTokens']:,} prompt tokens"
-            if rate
-            else f"not measured: {data['notMeasured']}"
-        )
-        lines.append(f"  rate of {data['run']}: {found}")
-    return lines + [f"  plan: {line}" for line in _forecast(data["forecast"])]
+def _objects(layout: Layout, planned: Sequence[tuple[Served, Run]], seconds: int) -> list[dict[str, Any]]:
+    """Policies of each model once, and all Jobs."""
+    objects: dict[str, dict[str, Any]] = {}
+    for served, one in planned:
+        made = build_load(one, served, layout.groups_of(served), layout.spec, seconds)
+        objects |= {f"{o['kind']} {o['metadata']['namespace']} {o['metadata']['name']}": o for o in made}
+    return list(objects.values())
 
 
-def _forecast(known: dict[str, Any] | None) -> list[str]:
-    if known is None:
-        return ["no forecast: it is made for prefill and decode"]
-    if "problem" in known:
-        return [known["problem"]]
-    if "requestsPerSecond" not in known:
-        return list(known["bounds"])
-    rate, busy = known["requestsPerSecond"], known["utilisation"]
-    wait = known["prefillWaitSeconds"]
-    waits = f"; a prompt waits {wait:.2g} s for prefill" if wait is not None else ""
-    return [
-        f"{rate['kind']} {rate['capacity']:g} requests/s, bound by {known['boundBy']}; prefill busy {busy['prefill']:.0%}, decode {busy['decode']:.0%}{waits}"
-    ]
+def _write(found: Sequence[Measured], file: Path) -> None:
+    from ..load.write_back import write_rate  # noqa: PLC0415 (only where something was measured)
+
+    for m in found:
+        if m.verdict is not None and m.verdict.rate is not None:
+            role = m.finished.run.kind
+            write_rate(file, m.served.index, role, m.verdict.input_tokens, int(m.verdict.rate))
+            typer.echo(f"written to {file.name}: models[{m.served.index}].{role}.measuredRates", err=True)

@@ -24,7 +24,7 @@ Context = Annotated[
 ]
 
 
-def verify(
+def verify(  # noqa: PLR0913, PLR0917 (options)
     stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
     output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
     kubeconfig: Kubeconfig = None,
@@ -43,7 +43,7 @@ def verify(
     from ..verify.reader import read_snapshot  # noqa: PLC0415
 
     connection = connect(layout, given.base, kubeconfig, context)
-    snapshot, outcomes = read_snapshot(connection, layout), []
+    snapshot, outcomes = read_snapshot(connection, layout), list[requests.Outcome]()
     if canary:
         snapshot, outcomes = requests.send(connection, layout, snapshot, timeout)
     points = sort_points([*compare(layout, snapshot), *requests.check(outcomes, timeout)])

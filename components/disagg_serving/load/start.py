@@ -9,7 +9,6 @@ from typing import Any
 
 from ..errors import ToolError
 from ..manifests.load import GENERATOR, RESULT, Run, build_load
-from ..manifests.serving import build_service
 from ..planning.shapes import Group, Layout, Served
 from ..verify.connection import Connection, path_of
 from ..verify.metrics import NOTHING, read_metrics
@@ -40,8 +39,7 @@ class Loader:
 
     def run(self, run: Run) -> Finished:
         """Start a run, wait for its end and read its result. Raises ToolError where it fails or takes too long; its Job stays for a day."""
-        leaders = build_service(self._groups[-1])["metadata"]["name"]
-        *policies, job = build_load(run, self.served, leaders, self.layout.spec, self.seconds)
+        *policies, job = build_load(run, self.served, self._groups, self.layout.spec, self.seconds)
         try:
             for made in (*policies, job):
                 self._create(made)

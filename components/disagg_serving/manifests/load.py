@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import labels
-from ..planning.shapes import API_PORT, Served
+from ..planning.shapes import API_PORT, Group, Served
 from ..spec import EnvironmentSpec
 from .engine import API_KEY_KEY, API_KEY_SECRET, TOKEN_KEY, TOKEN_SECRET, from_secret
 from .mirror import HUB_VARIABLES
-from .names import LOAD_LABELS, managed, owned, picker_name
+from .names import LOAD_LABELS, managed, owned, picker_name, service_name
 from .network_policy import PROXY_PORT, build_load_policies
 
 CPU, MEMORY_GIB, SCRATCH_GIB = 4, 8, 2
@@ -39,12 +40,12 @@ class Run:
     concurrency: int | None = None
 
 
-def build_load(run: Run, served: Served, leaders: str, spec: EnvironmentSpec, seconds: int) -> list[dict[str, Any]]:
-    """The Job and the policies that let it through. `leaders` is the Service to call where there is no router."""
-    return [*build_load_policies(served, spec), build_load_job(run, served, leaders, seconds)]
+def build_load(run: Run, served: Served, groups: Sequence[Group], spec: EnvironmentSpec, seconds: int) -> list[dict[str, Any]]:
+    """The policies that let the Job through, and the Job."""
+    return [*build_load_policies(served, spec), build_load_job(run, served, groups, seconds)]
 
 
-def build_load_job(run: Run, served: Served, leaders: str, seconds: int) -> dict[str, Any]:
+def build_load_job(run: Run, served: Served, groups: Sequence[Group], seconds: int) -> dict[str, Any]:
     """The Job of a run; it ends after so many seconds at the latest, and is kept for a day."""
     hub = {n: v for n, v in sorted(served.spec.extra_env.items()) if n.upper() in HUB_VARIABLES}
     env: list[dict[str, Any]] = [{"name": n, "value": v} for n, v in {"HF_HOME": RESULTS, "USER": "vllm", "VLLM_NO_USAGE_STATS": "1", **hub}.items()]
@@ -52,22 +53,17 @@ def build_load_job(run: Run, served: Served, leaders: str, seconds: int) -> dict
         env.append(from_secret("HF_TOKEN", TOKEN_SECRET, TOKEN_KEY))
     if served.spec.gateway.api_key_secret:
         env.append(from_secret("OPENAI_API_KEY", API_KEY_SECRET, API_KEY_KEY))
-    common = {
-        "image": served.image,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "results", "mountPath": RESULTS}],
-    }
     devices = {"cpu": str(CPU), "memory": f"{MEMORY_GIB}Gi", labels.EPHEMERAL_STORAGE: f"{SCRATCH_GIB}Gi"}
     generator = {
         "name": GENERATOR,
-        **common,
+        **_common(served),
         "command": ["vllm", "bench", "serve"],
-        "args": command_args(run, served, leaders),
+        "args": command_args(run, served, groups),
         "env": env,
         "resources": {"requests": devices, "limits": {"memory": f"{MEMORY_GIB}Gi"}},
     }
     small = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
-    printer = {"name": RESULT, **common, "command": ["cat", f"{RESULTS}/{RESULT_FILE}"], "resources": small}
+    printer = {"name": RESULT, **_common(served), "command": ["cat", f"{RESULTS}/{RESULT_FILE}"], "resources": small}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -93,19 +89,29 @@ def build_load_job(run: Run, served: Served, leaders: str, seconds: int) -> dict
     }
 
 
+def _common(served: Served) -> dict[str, Any]:
+    """What both containers have."""
+    return {
+        "image": served.image,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "results", "mountPath": RESULTS}],
+    }
+
+
 def job_name(run: Run, served: Served) -> str:
     """Name of a run's Job."""
     return f"{served.spec.name[:30]}-load-{run.kind}-{run.seed}"
 
 
-def command_args(run: Run, served: Served, leaders: str) -> list[str]:
+def command_args(run: Run, served: Served, groups: Sequence[Group]) -> list[str]:
     """Arguments after `vllm bench serve`; flags of 0.27.1 and 0.33.0. The tokenizer comes from the repository, which S3 cannot give it."""
     namespace = served.spec.kubernetes_namespace
-    host = f"{picker_name(served)}.{namespace}.svc:{PROXY_PORT}" if served.spec.gateway.enabled else f"{leaders}.{namespace}.svc:{API_PORT}"
+    routed = served.spec.gateway.enabled
+    service, port = (picker_name(served), PROXY_PORT) if routed else (service_name(groups[-1]), API_PORT)
     pace = [f"--request-rate={run.rate:g}"] if run.rate else [f"--max-concurrency={run.concurrency}"]
     return [
         "--backend=openai",
-        f"--base-url=http://{host}",
+        f"--base-url=http://{service}.{namespace}.svc:{port}",
         f"--endpoint={PATH}",
         f"--model={served.repository}",
         f"--served-model-name={served.spec.served_model_name or served.spec.name}",

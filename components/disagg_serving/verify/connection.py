@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ..errors import ToolError
 from .snapshot import Ref, Unread
 
@@ -63,11 +65,12 @@ class Connection:
         settings.retries = False
         try:
             config.load_kube_config(str(kubeconfig) if kubeconfig else None, context, client_configuration=settings, persist_config=False)
-        except config.ConfigException as problem:
+        # the client trusts the form of the file: what is none ends in whatever its code then meets
+        except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, LookupError) as problem:
             where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-            raise ToolError(
-                f"kubeconfig {where}: {str(problem).removesuffix('.').lower()}; name another one with --kubeconfig or --context"
-            ) from None
+            known = isinstance(problem, config.ConfigException)
+            reason = " ".join(str(problem).split()).removesuffix(".").lower() if known else "it is not a kubeconfig"
+            raise ToolError(f"kubeconfig {where}: {reason}; name another one with --kubeconfig or --context") from None
         self.server = str(settings.host)
         self._api = client.ApiClient(settings)
         self._pods = client.CoreV1Api(self._api)

@@ -98,7 +98,9 @@ def _split(view: View, served: Served, leaders: list[tuple[Engine, Object]]) -> 
     yield used
     for engine, found in decode.items():
         yield from _transfers(engine, found, used)
-    yield _decode_local(served, list(decode.values()), used)
+    routing = served.spec.gateway.routing.disaggregation
+    if routing == "always" or not served.spec.gateway.enabled:  # otherwise short prompts are decode's own
+        yield _decode_local(served, list(decode.values()), used)
 
 
 def _sum(found: list[Metrics | Unread]) -> Metrics:
@@ -139,8 +141,6 @@ def _transfers(engine: Engine, found: Metrics | Unread, used: Point) -> Iterator
 
 def _decode_local(served: Served, decode: list[Metrics | Unread], used: Point) -> Point:
     name, subject, wanted = "decode-local", served.spec.name, f"at most {LOCAL_SHARE:.0%} of prompt tokens"
-    if served.spec.gateway.enabled and served.spec.gateway.routing.disaggregation != "always":
-        return ok(name, subject, "as routing.disaggregation decides", "not judged")
     if used.status != "ok":
         return unknown(name, subject, wanted, used.found)
     if unread := [m for m in decode if isinstance(m, Unread)]:
