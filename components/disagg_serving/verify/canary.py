@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ from .view import View, is_true, pods_in
 
 KEY_VARIABLE = "DISAGG_API_KEY"
 """Where the API key of a guarded endpoint is read from: never an argument, which other processes see."""
-PROMPT = "Name the planets of the solar system in the order of their distance from the sun."
+PROMPT = "Note {number}. Name the planets of the solar system in the order of their distance from the sun."
+"""With a number of its own each time: what a prefix cache holds already would not be transferred."""
 MOST_TOKENS = 8
 
 
@@ -53,7 +55,9 @@ def check(outcomes: list[Outcome], seconds: float) -> Iterator[Point]:
             yield ok("canary-answer", name, wanted)
         else:
             yield failed("canary-answer", name, wanted, answered, _fix(o.reply))
-        if o.served.spec.disaggregated:
+        # otherwise decode may answer a short prompt alone
+        always = o.served.spec.gateway.routing.disaggregation == "always" or not o.served.spec.gateway.enabled
+        if o.served.spec.disaggregated and always:
             yield _split(o, answered=answered is None)
 
 
@@ -82,7 +86,8 @@ def _request(connection: Connection, view: View, served: Served, headers: dict[s
     ready = [p for p in pods if wanted.items() <= (p["metadata"].get("labels") or {}).items() and is_true(p, "Ready")]
     if not ready:
         return Unread("no ready pod of the router")
-    body = {"model": served.spec.served_model_name or served.spec.name, "messages": [{"role": "user", "content": PROMPT}], "max_tokens": MOST_TOKENS}
+    prompt = PROMPT.format(number=secrets.randbelow(10**9))
+    body = {"model": served.spec.served_model_name or served.spec.name, "messages": [{"role": "user", "content": prompt}], "max_tokens": MOST_TOKENS}
     # by a port forward: the pod proxy keeps the Authorization header for itself
     request = Request("POST", "/v1/chat/completions", body, headers)
     return connection.forward(namespace, ready[0]["metadata"]["name"], port, request, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .. import labels
 from .compare import differences
 from .points import Point, failed, ok, unknown
 from .snapshot import Object, Ref
@@ -11,6 +12,8 @@ from .view import UnreadError, View, is_true
 
 APPLY = "`pulumi up` puts it back"
 COMPARED = ("spec", "data", "value", "preemptionPolicy", "automountServiceAccountToken")
+FOR_PULUMI = frozenset({labels.SKIP_AWAIT, labels.WAIT_FOR, labels.TIMEOUT_SECONDS})
+"""Annotations that tell Pulumi how to wait and nothing to the cluster."""
 MOST_SHOWN = 3
 
 
@@ -31,7 +34,8 @@ def _object(view: View, made: Object) -> Point:
     if found is None:
         return failed("object", str(ref), "as generated", "it is not there", APPLY)
     fields = {key: made[key] for key in COMPARED if key in made}
-    fields["metadata"] = {key: dict(made["metadata"][key]) for key in ("labels", "annotations") if key in made["metadata"]}
+    marks = {key: made["metadata"].get(key) or {} for key in ("labels", "annotations")}
+    fields["metadata"] = {key: {k: v for k, v in has.items() if k not in FOR_PULUMI} for key, has in marks.items()}
     wrong = differences(fields, found)
     return failed("object", str(ref), "as generated", sentence(wrong), APPLY) if wrong else ok("object", str(ref), "as generated")
 
