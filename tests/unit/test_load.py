@@ -248,6 +248,14 @@ def test_traffic_measures_no_role() -> None:
     assert "rate of" not in text
 
 
+@pytest.mark.parametrize("version", ["0.27.1", "0.33.0"])
+def test_results_of_the_real_generators(version: str) -> None:
+    """What `vllm bench serve` of both pinned engines wrote, run with the Job's flags against a small streaming server, is understood."""
+    found = read_result((ROOT / f"tests/data/load-{version}.json").read_text(encoding="utf-8"))
+    assert (found.completed, found.failed, found.input_tokens, found.output_tokens) == (12, 0, 480, 60)
+    assert 0 < found.milliseconds["ttft"]["p50"] < found.milliseconds["ttft"]["p99"]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"duration": "x"}', json.dumps({"duration": 0})])
 def test_other_output_is_no_result(text: str) -> None:
     """A log that is no result is refused with a sentence."""

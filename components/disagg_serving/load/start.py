@@ -17,7 +17,8 @@ from .measure import Finished
 from .results import ResultError, Sample, read_result
 
 POLL_SECONDS = 5.0
-LOG_BYTES = 2**20
+LOG_BYTES = 2**24
+"""The result lists the latency of each request."""
 TAIL = 5
 CONFLICT = 409
 
