@@ -267,28 +267,6 @@ def test_another_kubernetes_version(stage: Stage) -> None:
     assert replace(stage, layout=other).failed() == {("kubernetes-version", "API server")}
 
 
-def test_half_a_group(cluster: Cluster, plane: ControlPlane) -> None:
-    """A group of two whose worker finds no node is called half a group, with the scheduler's reason, and nothing else fails in its set."""
-    layout = stack_layout("glm5")
-    deploy(cluster, layout)
-    settle(cluster, layout)
-    worker = next(p for p in cluster.items("pods", "-n", "glm-5", "-l", f"{labels.LWS_WORKER_INDEX}=1"))
-    cluster.kubectl("cordon", worker["spec"]["nodeName"])
-    cluster.kubectl("delete", "pod", "-n", "glm-5", "glm-5-0-1")
-    connection = Connection(plane.kubeconfig, None)
-
-    def halves() -> list[Point]:
-        return [p for p in verify(layout, read_snapshot(connection, layout)) if p.id == "group-whole" and "half a group" in p.found]
-
-    cluster.until(halves, "half a group")
-    (point,) = halves()
-    assert (point.status, point.subject) == (Status.FAILED, "glm-5/glm-5-0")
-    assert "1 of 2 on nodes" in point.found
-    assert "FailedScheduling" in point.found
-    others = {p.id for p in verify(layout, read_snapshot(connection, layout)) if p.status is Status.FAILED and "glm-5-0" in p.subject}
-    assert others == {"group-whole"}
-
-
 def test_the_command(stage: Stage, plane: ControlPlane, disagg: Run) -> None:
     """The command ends with 0 where all is ok and with 2 where a point failed, and its JSON has every point with its fields."""
     where = ("--kubeconfig", str(plane.kubeconfig))
