@@ -111,3 +111,13 @@ def test_without_the_extra(disagg: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setitem(sys.modules, package, None)
     assert disagg("verify", "prod", "--kubeconfig", str(kubeconfig(tmp_path))) == 1
     assert "pip install 'disagg-serving[cluster]'" in disagg.err
+
+
+@pytest.mark.parametrize("command", [("check", "prod"), ("bench", "prod", "--seed", "1")])
+def test_what_asks_no_cluster_loads_no_client(command: tuple[str, ...]) -> None:
+    """Rules and rendered Jobs come without the client library, which takes longer to load than they to run."""
+    done = process(*command, options=("-X", "importtime"))
+    assert done.returncode == 0
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "disagg_serving.planning.rules" in loaded
+    assert not {"kubernetes", "prometheus_client", "ruamel.yaml", "disagg_serving.verify.connection"} & loaded

@@ -95,6 +95,12 @@ def lost_node(p: Picture) -> None:
     p.lists[NODES] = [n for n in p.lists[NODES] if n["metadata"]["name"] != DECODE_NODE]
 
 
+def node_stops(p: Picture) -> None:
+    """The kubelet of the decode pods' node says nothing any more."""
+    p.named(NODES, DECODE_NODE)["status"]["conditions"] = []
+    p.lists[events_in("default")].append(warning("Node", DECODE_NODE, "NodeNotReady", "kubelet stopped posting status"))
+
+
 def spread(p: Picture) -> None:
     """One decode pod is on a node of its own."""
     node = deepcopy(p.named(NODES, DECODE_NODE))
@@ -139,7 +145,7 @@ def deployed(p: Picture, namespace: str) -> dict[str, Any]:
 FAULTS: dict[str, tuple[Callable[[Picture], Any], Names, str]] = {
     "extended resource gone": (
         lambda p: unset(p.named(NODES, DECODE_NODE), "status", "allocatable", labels.EFA), {("node-efa", DECODE_NODE)}, f"no {labels.EFA}"),
-    "node not ready": (lambda p: p.named(NODES, DECODE_NODE)["status"].update(conditions=[]), {("node-ready", DECODE_NODE)}, "not ready"),
+    "node not ready": (node_stops, {("node-ready", DECODE_NODE)}, "not ready (NodeNotReady: kubelet stopped posting status)"),
     "node gone": (lost_node, {("pod-pool", f"{SPACE}/llama-70b-decode-{i}") for i in range(4)}, "is gone"),
     "pod of another pool's node": (
         lambda p: p.named(NODES, DECODE_NODE)["metadata"]["labels"].update({labels.POOL: "other"}),

@@ -166,7 +166,9 @@ def lists_to_read(layout: Layout) -> list[Ref]:
     """The kinds of which all are read, in the namespaces of the models and of the LeaderWorkerSet controller."""
     spaces = sorted({s.spec.kubernetes_namespace for s in layout.served})
     each = [make(n) for n in spaces for make in (pods_in, events_in, slices_in, deployments_in)]
-    return [NODES, *each, deployments_in(layout.spec.lws.namespace)]
+    lws = layout.spec.lws.namespace
+    # events about nodes are in `default`
+    return list(dict.fromkeys([NODES, *each, deployments_in(lws), events_in(lws), events_in("default")]))
 
 
 def is_true(thing: Object, condition: str) -> bool:
