@@ -38,6 +38,7 @@ USERS = {
 LWS_CRDS = ("leaderworkersets.leaderworkerset.x-k8s.io", "disaggregatedsets.disaggregatedset.x-k8s.io")
 KARPENTER_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh")
 NODE_CLASS_CRD = "nodeclasses.eks.amazonaws.com"
+KUBELET_CRDS = ("logs.kwok.x-k8s.io", "clusterlogs.kwok.x-k8s.io", "portforwards.kwok.x-k8s.io")
 POD_END_MILLISECONDS = 1000
 SLOW_MODEL = "slow"
 CPU_NODE = "general-purpose"
@@ -174,6 +175,10 @@ class ControlPlane:
 
     def _kwok(self) -> None:
         port, stages = self._port("kwok"), _module("kwok") / "kustomize/stage"
+        crds = _module("kwok") / "kustomize/crd/bases"
+        for name in KUBELET_CRDS:
+            self.cluster.kubectl("apply", "--server-side", "-f", str(crds / f"kwok.x-k8s.io_{name.partition('.')[0]}.yaml"))
+        self.cluster.established(*KUBELET_CRDS)
         files = [
             stages / "node/fast/node-initialize.yaml",
             stages / "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -186,6 +191,8 @@ class ControlPlane:
             [
                 OUT / "bin/kwok", f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
                 "--node-ip=127.0.0.1", f"--server-address=127.0.0.1:{port}", *(f"--config={f}" for f in files),
+                # as a kubelet it gives logs and forwards ports, where objects of these kinds say so
+                f"--node-port={port}", *self._serving(), "--enable-crds=Logs,ClusterLogs,PortForward",
             ],
             self._answers(f"http://127.0.0.1:{port}/healthz", b""),
         )  # fmt: skip

@@ -37,6 +37,8 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
 POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
 
+SERVICE_NAME = "kubernetes.io/service-name"
+"""Label of an EndpointSlice: the Service that it belongs to."""
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 PROMETHEUS_NAME = "prometheus"
 CLUSTER_DNS = {"k8s-app": "kube-dns"}

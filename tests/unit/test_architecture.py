@@ -27,8 +27,10 @@ LAYERS: dict[str, set[str]] = {
     "lookups": FORM | {"planning", "lookups"},
     "manifests": FORM | {"planning", "manifests"},
     "resources": FORM | {"planning", "lookups", "manifests", "resources"},
-    "preview": FORM | {"planning", "manifests", "resources", "preview"},
-    "cli": FORM | {"schemas", "planning", "lookups", "manifests", "resources", "preview", "cli", ""},
+    "verify": FORM | {"planning", "manifests", "verify"},
+    "load": FORM | {"planning", "manifests", "verify", "load"},
+    "preview": FORM | {"planning", "manifests", "resources", "preview", "verify"},
+    "cli": FORM | {"schemas", "planning", "lookups", "manifests", "resources", "preview", "verify", "load", "cli", ""},
     "__main__": {"cli"},
     "__init__": set(),
 }

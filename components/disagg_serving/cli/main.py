@@ -26,6 +26,8 @@ COMMANDS = {
     "explain": ("catalog", "explain"),
     "schema": ("schema", "schema"),
     "init": ("init", "init"),
+    "verify": ("verify", "verify"),
+    "bench": ("bench", "bench"),
 }
 """Each command's module in this folder and its function; only the one that is called gets imported."""
 

@@ -11,6 +11,7 @@ from ..planning.shapes import Group, Served
 RELEASE_NAME_LIMIT = 40
 """The router chart cuts release names in the names and labels that it makes."""
 MIRROR_LABELS = {labels.APP_NAME: "weights-mirror"}
+LOAD_LABELS = {labels.APP_NAME: "load-generator"}
 
 
 def owned(served: Served) -> Mapping[str, str]:

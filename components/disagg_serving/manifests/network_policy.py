@@ -13,7 +13,7 @@ from .. import labels
 from ..planning.addresses import INTERNET, POD_IDENTITY, Addresses, addresses_of
 from ..planning.shapes import API_PORT, Served
 from ..spec import EnvironmentSpec
-from .names import MIRROR_LABELS, managed, router_labels
+from .names import LOAD_LABELS, MIRROR_LABELS, managed, router_labels
 
 DNS_PORT, HTTPS_PORT, POD_IDENTITY_PORT = 53, 443, 80
 PROXY_PORT, PROXY_READY_PORT, PICKER_METRICS_PORT = 8081, 19001, 9090
@@ -45,6 +45,20 @@ def build_network_policies(served: Served, spec: EnvironmentSpec) -> list[dict[s
         both = _to_weights(served, addresses) + ([_to_internet(addresses)] if addresses.weights else [])
         policies.append(found.policy("weights-mirror", MIRROR_LABELS, egress=both))
     return policies
+
+
+def build_load_policies(served: Served, spec: EnvironmentSpec) -> list[dict[str, Any]]:
+    """What a load Job needs on top while it runs: to the router, or without one to leaders, and to where the tokenizer comes from."""
+    if not spec.network_policy.enabled:
+        return []
+    found, addresses = _Namespace(served, spec), addresses_of(spec)
+    routed = served.spec.gateway.enabled
+    target, port = (dict(router_labels(served)), PROXY_PORT) if routed else (found.leader_labels, API_PORT)
+    tokenizer = _to_weights(served, addresses) + ([_to_internet(addresses)] if addresses.weights else [])
+    return [
+        found.policy("load-generator", LOAD_LABELS, egress=[{"to": [_pods(target)], "ports": _tcp(port)}, *tokenizer]),
+        found.policy("load-generator-target", target, ingress=[{"from": [_pods(LOAD_LABELS)], "ports": _tcp(port)}]),
+    ]
 
 
 class _Namespace:

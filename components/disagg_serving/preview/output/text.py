@@ -26,15 +26,16 @@ PLAIN_WIDTH = 120
 
 def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
     """All plans; colours only where `color`, and no wider than the terminal."""
-    return _to_text(Group(*(part for plan in plans for part in _plan(plan))), color=color, width=width)
+    return to_text(Group(*(part for plan in plans for part in _plan(plan))), color=color, width=width)
 
 
 def render_findings(findings: Sequence[Finding], *, color: bool, width: int | None = None) -> str:
     """Findings and their count."""
-    return _to_text(Group(*_findings(findings)), color=color, width=width)
+    return to_text(Group(*_findings(findings)), color=color, width=width)
 
 
-def _to_text(what: Any, *, color: bool, width: int | None) -> str:
+def to_text(what: Any, *, color: bool, width: int | None) -> str:
+    """Something of rich as text, without spaces at the ends of lines."""
     out = io.StringIO()
     console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=None if color else True, highlight=False, emoji=False)
     console.print(what)

@@ -1,0 +1,94 @@
+"""`disagg bench`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from ..errors import ToolError
+from ..load.runs import RunKind, first_runs
+from ..manifests.load import build_load
+from ..planning.evaluation import evaluate_file
+from .check import CheckFormat
+from .common import emit, find_input
+from .verify import Context, Kubeconfig, connect
+
+if TYPE_CHECKING:
+    from ..load.measure import Measured
+    from ..manifests.load import Run
+    from ..planning.shapes import Layout, Served
+
+DAY = 86_400
+
+
+def bench(  # noqa: PLR0913, PLR0917 (options)
+    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    model: Annotated[str | None, typer.Option("--model", help="Only this model. Default: all.", show_default=False)] = None,
+    run: Annotated[list[RunKind] | None, typer.Option("--run", help="A run; may be repeated. Default: traffic.", show_default=False)] = None,
+    tpot_ms: Annotated[
+        float | None, typer.Option("--tpot-ms", min=0.1, help="Wanted time per answer token; a decode run needs it.", show_default=False)
+    ] = None,
+    start: Annotated[bool, typer.Option("--start", help="Run it in the cluster. Default: print the objects.")] = False,
+    write_back: Annotated[bool, typer.Option("--write-back", help="With --start: put measured rates into the stack file.")] = False,
+    timeout: Annotated[int, typer.Option("--timeout", min=60, max=DAY, help="Seconds that one run may take.")] = 3600,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Chooses the prompts. Default: the time.", show_default=False)] = None,
+    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format of --start.")] = CheckFormat.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
+    """Measure a running model with a load Job of vLLM's own generator; without --start only show what would run."""
+    kinds = list(dict.fromkeys(run or [RunKind.TRAFFIC]))
+    if write_back and not start:
+        raise ToolError("--write-back writes what a run has measured: it needs --start")
+    if RunKind.DECODE in kinds and tpot_ms is None:
+        raise ToolError("a decode rate holds for a time per answer token: give the one that you want as --tpot-ms")
+    given = find_input(stack)
+    layout = evaluate_file(given.file, given.base).require_layout()
+    chosen = [s for s in layout.served if model in (None, s.spec.name)]
+    if not chosen:
+        raise ToolError(f"no model {model} (known: {', '.join(s.spec.name for s in layout.served)})")
+    number = int(time.time()) if seed is None else seed
+    planned = [(served, one) for served in chosen for one in first_runs(layout, served, kinds, number)]
+    if not start:
+        emit(yaml.safe_dump_all(_objects(layout, planned, timeout), sort_keys=False, width=1000), None)
+        return 0
+    from ..load.measure import measure  # noqa: PLC0415 (only where a cluster is asked)
+    from ..load.start import Loader  # noqa: PLC0415 (likewise)
+    from ..preview.output.load import render_runs  # noqa: PLC0415 (likewise)
+
+    connection = connect(layout, given.base, kubeconfig, context)
+    found: list[Measured] = []
+    for served, one in planned:
+        loader = Loader(connection, layout, served, timeout, lambda line: typer.echo(line, err=True))
+        found += measure(layout, served, one, tpot_ms or 0, loader.run)
+    if write_back:
+        _write(found, given.file.path)
+    runs = [m.as_dict(layout) for m in found]
+    emit(json.dumps({"version": 1, "runs": runs}, indent=2) if output_format is CheckFormat.JSON else render_runs(runs), None)
+    last = {(m.served.spec.name, m.finished.run.kind): m.verdict for m in found}
+    return 2 if any(v is not None and v.rate is None for v in last.values()) else 0
+
+
+def _objects(layout: Layout, planned: Sequence[tuple[Served, Run]], seconds: int) -> list[dict[str, Any]]:
+    """Policies of each model once, and all Jobs."""
+    objects: dict[str, dict[str, Any]] = {}
+    for served, one in planned:
+        made = build_load(one, served, layout.groups_of(served), layout.spec, seconds)
+        objects |= {f"{o['kind']} {o['metadata']['namespace']} {o['metadata']['name']}": o for o in made}
+    return list(objects.values())
+
+
+def _write(found: Sequence[Measured], file: Path) -> None:
+    from ..load.write_back import write_rate  # noqa: PLC0415 (only where something was measured)
+
+    for m in found:
+        if m.verdict is not None and m.verdict.rate is not None:
+            role = m.finished.run.kind
+            write_rate(file, m.served.index, role, m.verdict.input_tokens, int(m.verdict.rate))
+            typer.echo(f"written to {file.name}: models[{m.served.index}].{role}.measuredRates", err=True)

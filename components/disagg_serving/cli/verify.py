@@ -1,0 +1,67 @@
+"""`disagg verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..planning.evaluation import evaluate_file
+from .check import CheckFormat
+from .common import emit, find_input, on_terminal, terminal_width
+
+if TYPE_CHECKING:
+    from ..planning.shapes import Layout
+    from ..verify.connection import Connection
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Kubeconfig file. Default: existingCluster.kubeconfig, else kubectl's own.", show_default=False)
+]
+Context = Annotated[
+    str | None, typer.Option("--context", help="Its context. Default: existingCluster.context, else the current one.", show_default=False)
+]
+
+
+def verify(  # noqa: PLR0913, PLR0917 (options)
+    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    canary: Annotated[bool, typer.Option("--canary", help="Send one request through each router; its API key is read from DISAGG_API_KEY.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that this request may take.")] = 60,
+) -> int:
+    """Compare the running cluster with the stack file, point by point; nothing is changed. Exit code 1 also where points stay unknown."""
+    given = find_input(stack)
+    layout = evaluate_file(given.file, given.base).require_layout()
+    from ..preview.output.points import render_points  # noqa: PLC0415 (rich)
+    from ..verify import canary as requests  # noqa: PLC0415 (nothing else needs it)
+    from ..verify import sort_points  # noqa: PLC0415
+    from ..verify import verify as compare  # noqa: PLC0415
+    from ..verify.points import Status  # noqa: PLC0415
+    from ..verify.reader import read_snapshot  # noqa: PLC0415
+
+    connection = connect(layout, given.base, kubeconfig, context)
+    snapshot, outcomes = read_snapshot(connection, layout), list[requests.Outcome]()
+    if canary:
+        snapshot, outcomes = requests.send(connection, layout, snapshot, timeout)
+    points = sort_points([*compare(layout, snapshot), *requests.check(outcomes, timeout)])
+    if output_format is CheckFormat.JSON:
+        data = {"version": 1, "server": snapshot.server, "points": [p.as_dict() for p in points]}
+        emit(json.dumps(data, indent=2, ensure_ascii=False), None)
+    else:
+        emit(render_points(points, snapshot.server, color=on_terminal(), width=terminal_width()), None)
+    found = {p.status for p in points}
+    return 2 if Status.FAILED in found else 1 if Status.UNKNOWN in found else 0
+
+
+def connect(layout: Layout, base: Path, kubeconfig: Path | None, context: str | None) -> Connection:
+    """The cluster of a stack: by the options, else as its stack file says, else as kubectl would. Raises ToolError."""
+    from ..verify.connection import Connection  # noqa: PLC0415 (only where a cluster is asked)
+
+    existing = layout.spec.existing_cluster
+    if kubeconfig is None and existing and existing.kubeconfig:
+        kubeconfig = base / Path(existing.kubeconfig).expanduser()
+        context = context or existing.context
+    return Connection(kubeconfig, context)

@@ -1,0 +1,64 @@
+"""Measured rates into a stack file: one entry is added or replaced, and not a character besides it changes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from ..errors import ToolError
+from ..spec.stack_file import ENVIRONMENT_KEY
+
+INDENTS = ((2, 4, 2), (2, 2, 0), (4, 6, 4), (4, 4, 0), (4, 4, 2))
+"""How people indent mappings and lists: the one that gives the file back as it was is taken."""
+WIDE = 100_000
+
+
+def write_rate(file: Path, model: int, role: str, input_tokens: int, rate: int) -> None:
+    """Put a rate under `models[model].<role>.measuredRates`, in place of one at the same prompt length.
+
+    Raises ToolError where the file cannot be written without changing its form; it is then left as it was.
+    """
+    from ruamel.yaml import YAML  # noqa: PLC0415 (an extra)
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq  # noqa: PLC0415 (likewise)
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 (likewise)
+
+    entry = f"measuredRates: [{{inputTokens: {input_tokens}, tokensPerSecondPerGPU: {rate}}}]"
+    text = file.read_text(encoding="utf-8")
+    for mapping, sequence, offset in INDENTS:
+        yaml = YAML()
+        yaml.preserve_quotes, yaml.width = True, WIDE
+        yaml.indent(mapping=mapping, sequence=sequence, offset=offset)
+        try:
+            data = yaml.load(text)
+        except YAMLError as problem:
+            raise ToolError(f"{file.name}: {' '.join(str(problem).split())[:200]}") from None
+        if _text(yaml, data) == text:
+            break
+    else:
+        raise ToolError(f"{file.name} would change its form when written; put this under {role} of models[{model}] yourself: {entry}")
+    place = _models(data)[model][role]
+    rates = place.setdefault("measuredRates", CommentedSeq())
+    if not rates:
+        rates.fa.set_flow_style()
+    kept = next((r for r in rates if r.get("inputTokens") == input_tokens), None)
+    if kept is None:
+        kept = CommentedMap({"inputTokens": input_tokens})
+        kept.fa.set_flow_style()
+        rates.append(kept)
+    kept["tokensPerSecondPerGPU"] = rate
+    file.write_text(_text(yaml, data), encoding="utf-8")
+
+
+def _models(data: Any) -> Any:
+    config = data.get("config")
+    if config is None:
+        return data["models"]
+    short = ENVIRONMENT_KEY.partition(":")[2]
+    return config[ENVIRONMENT_KEY if ENVIRONMENT_KEY in config else short]["models"]
+
+
+def _text(yaml: Any, data: Any) -> str:
+    out = io.StringIO()
+    yaml.dump(data, out)
+    return out.getvalue()

@@ -1,0 +1,100 @@
+"""Running pods against the generated template: image, command line, environment, everything else, and where they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from ..manifests.serving import build_pod_template
+from ..planning.placement import place, pool_key
+from .compare import differences
+from .nodes import OWN_POINTS
+from .objects import sentence
+from .points import Point, compare, failed, ok, unknown
+from .snapshot import Object
+from .view import Engine, UnreadError, View, planned_replicas
+
+REPLACE = "`pulumi up`, or undo the change of its LeaderWorkerSet"
+CONTAINERS = ("initContainers", "containers")
+FIELDS = {"pod-image": ("image",), "pod-args": ("command", "args"), "pod-env": ("env",)}
+"""Fields of containers with points of their own."""
+
+
+def check(view: View) -> Iterator[Point]:
+    """The points of each pod that is there, and of each pool."""
+    try:
+        running = list(view.running())
+    except UnreadError as problem:
+        yield unknown("pod-spec", "all pods", "as generated", problem)
+        return
+    for engine, number, pod in running:
+        yield from _drift(engine, number, pod)
+        if pod["spec"].get("nodeName"):
+            yield _pool(view, engine, pod)
+    yield from _pools(view, [(engine, pod) for engine, _, pod in running])
+
+
+def _drift(engine: Engine, number: int, pod: Object) -> Iterator[Point]:
+    subject = f"{engine.group.namespace}/{pod['metadata']['name']}"
+    template = build_pod_template(engine.group, worker=number > 0)
+    for name, fields in FIELDS.items():
+        yield _compared(name, subject, _only(template["spec"], fields), pod["spec"])
+    rest = {key: value for key, value in template["spec"].items() if key not in CONTAINERS}
+    rest |= _without(template["spec"], {f for fields in FIELDS.values() for f in fields})
+    yield _compared("pod-spec", subject, {"metadata": template["metadata"], "spec": rest}, pod)
+
+
+def _compared(name: str, subject: str, expected: Any, found: Any) -> Point:
+    wrong = differences(expected, found, more=True)
+    return failed(name, subject, "as generated", sentence(wrong), REPLACE) if wrong else ok(name, subject, "as generated")
+
+
+def _only(spec: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    return {kind: [{k: c[k] for k in ("name", *fields) if k in c} for c in spec[kind]] for kind in CONTAINERS if kind in spec}
+
+
+def _without(spec: dict[str, Any], fields: set[str]) -> dict[str, Any]:
+    return {kind: [{k: v for k, v in c.items() if k not in fields} for c in spec[kind]] for kind in CONTAINERS if kind in spec}
+
+
+def _pool(view: View, engine: Engine, pod: Object) -> Point:
+    subject, node = f"{engine.group.namespace}/{pod['metadata']['name']}", pod["spec"]["nodeName"]
+    key = pool_key(engine.group)
+    wanted = dict(_pool_labels(engine))
+    try:
+        found = view.nodes.get(node)
+    except UnreadError as problem:
+        return unknown("pod-pool", subject, key, problem)
+    if found is None:
+        return failed("pod-pool", subject, key, f"its node {node} is gone", "the pod is replaced when the node controller has seen it")
+    has = found["metadata"].get("labels") or {}
+    wrong = {k: has.get(k, "none") for k, v in wanted.items() if has.get(k) != v}
+    if not wrong:
+        return ok("pod-pool", subject, key)
+    return failed(
+        "pod-pool", subject, key, f"{node}: {', '.join(f'{k} {v}' for k, v in wrong.items())}", "put the node's labels back, or delete the pod"
+    )
+
+
+def _pool_labels(engine: Engine) -> dict[str, str]:
+    """What the pool gives its nodes; the zone has a point of its own."""
+    return {k: v for k, v in engine.group.node_selector.items() if k not in OWN_POINTS}
+
+
+def _pools(view: View, running: list[tuple[Engine, Object]]) -> Iterator[Point]:
+    used: dict[str, set[str]] = defaultdict(set)
+    counts: dict[str, int] = defaultdict(int)
+    for engine, pod in running:
+        if pod["spec"].get("nodeName"):
+            used[pool_key(engine.group)].add(pod["spec"]["nodeName"])
+            counts[pool_key(engine.group)] += 1
+    for pool, _, nodes in place(view.layout):
+        planned = sum(len(node.pods) for node in nodes)
+        fixed = all(planned_replicas(g) is not None for g in view.layout.groups if pool_key(g) == pool)
+        if not fixed or counts[pool] != planned:
+            why = "its sets are scaled" if not fixed else f"{counts[pool]} of {planned} pods are on nodes"
+            yield unknown("pool-nodes", pool, f"{len(nodes)} nodes", why, "see set-replicas and group-whole")
+        else:
+            fix = "pods that were placed while a node was missing stay where they are: delete those of the node with the fewest"
+            yield compare("pool-nodes", pool, f"{len(nodes)} nodes", f"{len(used[pool])} nodes", fix)
