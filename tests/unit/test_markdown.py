@@ -83,7 +83,7 @@ def big_environment() -> dict[str, Any]:
 def test_any_plan_fits_a_comment() -> None:
     """200 models with thousands of resources, changes and findings stay below GitHub's limit, worst things first, and what was cut is counted."""
     long = "word " * 300
-    findings = [Finding("rule", level, f"models[{i}].decode", long, i) for level in Level for i in range(150)]
+    findings = [Finding("rule", level, f"models[{i}].decode", long, i) for level in Level for i in range(400)]
     resources = {f"u{i}": Resource(f"u{i}", "aws:ec2/vpc:Vpc", f"name-{i}", None, None, False, True, {}, (), {}) for i in range(5000)}
     changes = [Change(f"u{i}", "aws:ec2/vpc:Vpc", f"n{i}", Op.REPLACE, [], f"breaks {i}", Level.ERROR) for i in range(500)]
     changes += [Change(f"v{i}", "aws:ec2/vpc:Vpc", f"m{i}", Op.UPDATE, [PathChange("a", "b" * 900, "c")] * 40) for i in range(500)]

@@ -124,7 +124,7 @@ def _row(cells: Sequence[str]) -> str:
 def _verdict(plan: Plan, data: Data) -> Part:
     verdict = figures.verdict_of(plan, data)
     rows = [_row([f"**{f.name}**", f"**{prose(f.value)}**" if f.level else prose(f.value), prose(f.detail)]) for f in verdict.facts]
-    notes = [f"> {prose(note)}" for note in plan.difference.notes] if plan.difference else []
+    notes = [line for note in plan.difference.notes for line in (">", f"> {prose(note)}")] if plan.difference else []
     since = f" since {code(plan.difference.base, 80)}" if plan.difference else ""
     head = [f"## Plan of {code(plan.stack, 80)}{since}", "", f"> [!{ALERTS[verdict.level]}]", f"> **{prose(verdict.sentence)}**", *notes, ""]
     return Part(0, "the verdict", [*head, "| | | |", "|---|---|---|", *rows, ""], [])

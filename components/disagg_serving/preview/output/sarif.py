@@ -76,7 +76,6 @@ def _descriptor(rule_id: str, level: Level, summary: str, reference: str) -> dic
     source = f"\n\nReference: {reference}" if reference else ""
     return {
         "id": rule_id,
-        "name": "".join(word.capitalize() for word in rule_id.split("-")),
         "shortDescription": {"text": _plain(summary)},
         "fullDescription": {"text": _plain(summary + source)},
         "help": {"text": _plain(f"{summary}{source}\n\n`disagg explain {rule_id}` says the same.")},
