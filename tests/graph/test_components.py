@@ -249,7 +249,7 @@ def test_a_renewed_reservation_keeps_pools_and_pods() -> None:
 
     before, after = graph_with("cr-0123456789abcdef0"), graph_with("cr-0123456789abcdef0", "cr-0fedcba9876543210")
     assert list(before.resources) == list(after.resources)
-    changed = [r.type for urn, r in before.resources.items() if r.inputs != after.resources[urn].inputs]
+    changed = [r.type for urn, r in before.resources.items() if r.custom and r.inputs != after.resources[urn].inputs]
     assert changed == ["kubernetes:eks.amazonaws.com/v1:NodeClass"]
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "rules": ("catalog", "list_rules"),
     "explain": ("catalog", "explain"),
     "schema": ("schema", "schema"),
+    "init": ("init", "init"),
 }
 """Each command's module in this folder and its function; only the one that is called gets imported."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..errors import Finding, Level
-from .rules import rules
+from .rules import Stage, rules
 
 
 def accept(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Finding]:
@@ -24,7 +24,7 @@ def accept(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Find
 def unused_acceptances(findings: Iterable[Finding], reasons: Mapping[str, str]) -> list[Finding]:
     """What is accepted and not there: a reason that has served its purpose hides the next error of its kind."""
     found = {f.id for f in findings if f.accepted}
-    known = {r.id for r in rules()}
+    known = {r.id for r in rules() if r.stage is not Stage.OBJECTS}
     return [
         Finding("accepted", Level.INFO, f"accept.{rule_id}", "accepts nothing: no error of this rule is there", None, "", "remove it")
         for rule_id in reasons

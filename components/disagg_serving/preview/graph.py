@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..planning.objects import Declared
+
 COMPUTED, SECRET = "<computed>", "<secret>"
 """What stands for values that only the deployment knows, and for secrets."""
 
@@ -79,3 +81,9 @@ class Graph:
         }
         inside = {c.urn for d in resource.depends_on if d in self.resources and not self.resources[d].custom for c in self.children(d)}
         return direct | inside
+
+
+def declared(graph: Graph) -> list[Declared]:
+    """The Kubernetes objects of a program, by kind and name."""
+    found = [r for r in graph.resources.values() if r.custom and r.type.startswith("kubernetes:")]
+    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs) for r in found]

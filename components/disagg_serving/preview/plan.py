@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Finding, Level, SpecError, ToolError, sort_findings
+from ..planning.acceptance import accept
 from ..planning.cost import cost_of
 from ..planning.evaluation import evaluate_file
 from ..planning.forecast import forecast_of
 from ..planning.layout import merge_layouts
 from ..planning.placement import Node, by_pool, place
 from ..planning.report import capacities
+from ..planning.rules import check_objects
 from ..planning.shapes import Group, Layout
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
-from .graph import Graph
+from .graph import Graph, declared
 from .topology import topology_of
 
 VERSION = 1
@@ -90,10 +92,12 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     # a key that is not in the file may come from an ESC environment; rule secret-keys has said so
     secrets = file.secrets | {f"{NAMESPACE}:{key}" for _, key in named}
     recording = record(project.program, project.name, file.stack, config, secrets)
+    about_objects = check_objects(declared(recording.graph))
     if known is not None:
-        return Plan(project.name, file.stack, recording.graph, known.findings, known.layout)
+        reasons = known.spec.accept if known.spec is not None else {}
+        return Plan(project.name, file.stack, recording.graph, sort_findings([*known.findings, *accept(about_objects, reasons)]), known.layout)
     # a program of the user's own: its components know what they were given
-    findings = sort_findings(f for e in recording.evaluations for f in e.findings)
+    findings = sort_findings([*(f for e in recording.evaluations for f in e.findings), *about_objects])
     layout = merge_layouts([e.layout for e in recording.evaluations if e.layout is not None])
     return Plan(project.name, file.stack, recording.graph, findings, layout)
 
@@ -116,8 +120,8 @@ def _no_environment(file: StackFile) -> bool:
 def _defaults(project: Project) -> dict[str, Any]:
     """Defaults of the project's configuration, by full key."""
     found = {}
-    for key, declared in project.config.items():
-        value = declared.get("value", declared.get("default")) if isinstance(declared, dict) else declared
+    for key, entry in project.config.items():
+        value = entry.get("value", entry.get("default")) if isinstance(entry, dict) else entry
         if value is not None:
             found[key if ":" in str(key) else f"{project.name}:{key}"] = value
     return found

@@ -21,6 +21,8 @@ from .serving import ModelServing
 from .spec_args import EnvironmentSpecArgs
 from .weights import Weights
 
+TYPE = "disagg-serving:index:Environment"
+
 
 class EnvironmentArgs(EnvironmentSpecArgs, total=False):
     """Arguments of Environment: the spec's fields and the secrets that it names."""
@@ -46,8 +48,10 @@ class Environment(pulumi.ComponentResource):
         return self
 
     def _declare(self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any) -> None:
-        super().__init__("disagg-serving:index:Environment", name, {}, opts)
-        spec, below = layout.spec, pulumi.ResourceOptions(parent=self)
+        spec = layout.spec
+        # what the spec says stands in the state and in every preview's diff, and the policy pack reads it there
+        super().__init__(TYPE, name, {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True)}, opts)
+        below = pulumi.ResourceOptions(parent=self)
         network = self._network(name, layout)
         self.cluster = Cluster(
             name,

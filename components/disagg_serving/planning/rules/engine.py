@@ -185,7 +185,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             path, flag = f"models[{i}].extraArgs[{j}]", arg.split("=", 1)[0]
             if not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
-            elif _carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
+            elif carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
                 yield Fault(
                     path, "looks like a secret, which would stand in the pod's manifest", flag, "weights.tokenKey", "name a secret key instead"
                 )
@@ -207,7 +207,7 @@ def extra_env(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, "is set by the project", None, "variables that it does not set", "remove it")
             elif EXPANDED_SECRET.search(value):
                 yield Fault(path, "copies a secret into another variable", None, "values without $(HF_TOKEN) and $(VLLM_API_KEY)", "remove it")
-            elif _carries_secret(name, value):
+            elif carries_secret(name, value):
                 yield Fault(
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
@@ -292,7 +292,7 @@ def gated_model(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
 
 
-def _carries_secret(name: str, text: str) -> bool:
+def carries_secret(name: str, text: str) -> bool:
     """Whether a variable or flag is named like a secret, or its text is a Hugging Face token."""
     return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or bool(HUGGING_FACE_TOKEN.search(text))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -11,14 +11,16 @@ from ...catalog import Catalog
 from ...errors import Finding, Level
 from ...spec import EnvironmentSpec, RoleSpec
 from ...spec.serving import RoleName
+from ..objects import Declared
 from ..shapes import Layout, Served
 
 
 class Stage(StrEnum):
-    """When a rule runs: on the form (before a layout can be built), or on the layout."""
+    """When a rule runs: on the form (before a layout can be built), on the layout, or on the objects that a program declares."""
 
     FORM = "form"
     LAYOUT = "layout"
+    OBJECTS = "objects"
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,14 @@ NO_STACK = StackContext()
 
 @dataclass(frozen=True)
 class Subject:
-    """What the rules look at. `layout` is there only in the layout stage."""
+    """What the rules look at. `layout` is there only in the layout stage, `objects` only in theirs."""
 
     spec: EnvironmentSpec
     catalog: Catalog
     served: list[Served]
     stack: StackContext = NO_STACK
     layout: Layout | None = None
+    objects: Sequence[Declared] = ()
 
     def roles(self) -> Iterator[tuple[Served, RoleName, RoleSpec, str]]:
         """Every role of every model whose names are known, with its path."""
@@ -108,7 +111,7 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import balance, calibration, capacity, engine, environment, gateway, memory, observability, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    from . import balance, calibration, capacity, engine, environment, gateway, memory, objects, observability, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
 
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
@@ -116,3 +119,9 @@ def rules() -> list[Rule]:
 def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
     """The findings of all rules of one stage."""
     return [finding for r in rules() if r.stage is stage for finding in r.run(subject)]
+
+
+def check_objects(objects: Sequence[Declared]) -> list[Finding]:
+    """The findings about objects that a program declares, whoever wrote them."""
+    nothing = EnvironmentSpec.model_construct(models=[])
+    return run_stage(Subject(nothing, Catalog(), [], objects=objects), Stage.OBJECTS)

@@ -1,0 +1,154 @@
+"""`disagg init`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from ..errors import Level, ToolError
+from ..spec.stack_file import Project, find_project
+from .common import emit
+
+MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
+_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_Answer = TypeVar("_Answer", str, int, float)
+
+
+class Mode(StrEnum):
+    """How the model is served."""
+
+    DISAGGREGATED = "disaggregated"
+    AGGREGATED = "aggregated"
+
+
+def init(  # noqa: PLR0913, PLR0917 (an answer each)
+    stack: Annotated[str | None, typer.Argument(help="Name of the new stack.", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(help="Catalogue id of the model.", show_default=False)] = None,
+    region: Annotated[str | None, typer.Option(help="AWS region.", show_default=False)] = None,
+    zone: Annotated[list[str] | None, typer.Option(help="Availability zone, first that of the GPU nodes; repeat it.", show_default=False)] = None,
+    instance: Annotated[str | None, typer.Option(help="Instance type of the GPU nodes.", show_default=False)] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=1000, help="GPU nodes there are; without it the fewest.", show_default=False)] = None,
+    reservation: Annotated[list[str] | None, typer.Option(help="Capacity reservation or block; may be repeated.", show_default=False)] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Separate prefill and decode, or one role.", show_default=False)] = None,
+    input_tokens: Annotated[int | None, typer.Option(min=1, help="Mean prompt length.", show_default=False)] = None,
+    output_tokens: Annotated[int | None, typer.Option(min=1, help="Mean answer length.", show_default=False)] = None,
+    requests_per_second: Annotated[float | None, typer.Option(min=0.000001, help="Mean arrival rate.", show_default=False)] = None,
+    max_model_len: Annotated[int | None, typer.Option(min=1, help="Longest prompt and answer; else from the means.", show_default=False)] = None,
+    admin_role: Annotated[list[str] | None, typer.Option(help="ARN of a role that administers the cluster.", show_default=False)] = None,
+    access_from: Annotated[list[str] | None, typer.Option(help="Network that may reach the cluster's API.", show_default=False)] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the default where no option is given.")] = False,
+) -> int:
+    """Write a stack file that passes `disagg check`, by questions or by options; without a project here, also the project."""
+    from ..planning.proposal import Wish, propose  # noqa: PLC0415 (only this command needs it)
+    from .new_project import check_command, project_files, schema_of, stack_text  # noqa: PLC0415
+
+    ask = _Questions(interactive=sys.stdin.isatty() and not yes, required=not yes)
+    stack = ask("STACK", stack, "Name of the new stack", STACK, required=True)
+    project, target = _target(stack)
+    model = ask("--model", model, "Model, see `disagg catalog models`", MODEL, required=True)
+    region = ask("--region", region, "AWS region", REGION, required=True)
+    zones = zone or _words(ask("--zone", None, "Zones, first that of the GPU nodes", f"{region}a,{region}b"))
+    instance = ask("--instance", instance, "Instance type, see `disagg catalog instances`", INSTANCE)
+    nodes = nodes or ask("--nodes", None, "GPU nodes there are (0: the fewest that work)", 0) or None
+    reservation = reservation or _words(ask("--reservation", None, "Capacity reservations, cr-... (empty: on demand)", ""))
+    separate = mode is Mode.DISAGGREGATED if mode else ask.confirm("Separate prefill and decode")
+    wish = Wish(
+        name=_model_name(model),
+        model=model,
+        region=region,
+        zones=tuple(zones),
+        instance_type=instance,
+        nodes=nodes,
+        disaggregated=separate,
+        reservation_ids=tuple(reservation),
+        input_tokens=input_tokens or ask("--input-tokens", None, "Mean prompt in tokens", 8000),
+        output_tokens=output_tokens or ask("--output-tokens", None, "Mean answer in tokens", 1000),
+        requests_per_second=requests_per_second or ask("--requests-per-second", None, "Mean requests a second", 1.0),
+        max_model_len=max_model_len,
+        admin_role_arns=tuple(admin_role or ()),
+        public_access_cidrs=tuple(access_from or ()),
+    )
+    ask.complain()
+    proposal = propose(wish, project.root if project else Path.cwd())
+    files = {} if project else project_files()
+    files[target] = stack_text(region, proposal.environment, schema_of(target, project), proposal.reason)
+    _write(files)
+    told = [f"wrote {_shown(file)}" for file in files]
+    told += [f"{f.level} [{f.id}] {f.sentence()}" for f in proposal.evaluation.findings if f.level is not Level.INFO]
+    told += [f"note: {proposal.reason}"] if proposal.reason else []
+    emit("\n".join([*told, check_command(stack, new=project is None)]), None)
+    return 0
+
+
+class _Questions:
+    """Asks for what no option gave. Away from a terminal it takes defaults, and collects what must be said."""
+
+    def __init__(self, *, interactive: bool, required: bool) -> None:
+        self._interactive, self._required, self._missing = interactive, required, list[str]()
+
+    def __call__(self, option: str, given: _Answer | None, words: str, default: _Answer, *, required: bool = False) -> _Answer:
+        """The given value, the answer, or the default."""
+        if given is not None:
+            return given
+        if self._interactive:
+            answer: _Answer = typer.prompt(words, default=default, type=type(default), show_default=default not in ("", 0))
+            return answer
+        if required and self._required:
+            self._missing.append(option)
+        return default
+
+    def confirm(self, words: str) -> bool:
+        """Yes or no; yes by default."""
+        return typer.confirm(words, default=True) if self._interactive else True
+
+    def complain(self) -> None:
+        """Raise ToolError when something was not said."""
+        if self._missing:
+            raise ToolError(f"say {', '.join(self._missing)}; or --yes for the defaults, or start it in a terminal to be asked")
+
+
+def _target(stack: str) -> tuple[Project | None, Path]:
+    """The project here and the stack's file. Raises ToolError where one must not be written."""
+    if not _STACK_NAME.fullmatch(stack):
+        raise ToolError(f"{stack} is no name of a stack (allowed: letters, digits, -, _ and .)")
+    try:
+        project = find_project(Path.cwd())
+    except ToolError:
+        project = None
+    target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
+    if target.exists():
+        raise ToolError(f"{_shown(target)} exists and is left as it is; choose another name, or edit it")
+    return project, target
+
+
+def _write(files: dict[Path, str]) -> None:
+    """Write new files; none is written when one exists."""
+    there = [_shown(file) for file in files if file.exists()]
+    if there:
+        raise ToolError(f"{', '.join(there)} exist and are left as they are; start in an empty folder, or in a project")
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _model_name(model: str) -> str:
+    """A name for the model's objects: its id in lower case, letters, digits and hyphens."""
+    name = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40].strip("-")
+    return name if name[:1].isalpha() else f"m-{name}".rstrip("-")
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

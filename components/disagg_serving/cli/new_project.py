@@ -1,0 +1,105 @@
+"""The files that `disagg init` writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .. import __version__
+from ..pins import KUBERNETES
+from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project
+
+SCHEMA = "stack.schema.json"
+_PROGRAM = '''"""The program of every stack: `pulumi up` and `disagg plan` both run this file."""
+
+from disagg_serving.resources import deploy
+
+deploy()
+'''
+_PROJECT = f"""name: {NAMESPACE}
+description: Disaggregated LLM serving on EKS Auto Mode, planned and checked before any GPU is bought
+runtime:
+  name: python
+  options:
+    toolchain: pip
+    virtualenv: .venv
+stackConfigDir: stacks
+requiredPulumiVersion: ">=3.260.0"
+"""
+_REASONS = {
+    "cluster": "administrators and who may reach the API; without endpoint.publicAccessCidrs the whole internet may try to log in",
+    "network": "a VPC is made; EFA does not cross zones, so all GPU nodes are in the first one",
+    "models": "everything that is not said has a default that is calculated: `disagg schema` describes it",
+}
+
+
+def project_files() -> dict[Path, str]:
+    """Program, project and requirements of a new folder, and the schema for editors."""
+    from ..schemas import json_schema  # noqa: PLC0415 (only a new project needs it)
+
+    here = Path.cwd()
+    return {
+        here / "Pulumi.yaml": _PROJECT,
+        here / "__main__.py": _PROGRAM,
+        here / "requirements.txt": f"disagg-serving=={__version__}\n",
+        here / ".gitignore": ".venv/\n__pycache__/\n",
+        here / SCHEMA: json.dumps(json_schema("stack"), indent=1) + "\n",
+    }
+
+
+def schema_of(target: Path, project: Project | None) -> str | None:
+    """Path of the stack schema from a stack file, None where the project has none."""
+    root = project.root if project else Path.cwd()
+    for place in (root / SCHEMA, root / "docs/schema" / SCHEMA):
+        if project is None or place.is_file():
+            return os.path.relpath(place, target.parent)
+    return None
+
+
+def stack_text(region: str, environment: dict[str, Any], schema: str | None, reason: str) -> str:
+    """A stack file with comments."""
+    lines = [f"# yaml-language-server: $schema={schema}"] if schema else []
+    lines += [f"# {reason}"] if reason else []
+    lines += ["config:", f"  aws:region: {_flow(region)}", f"  {ENVIRONMENT_KEY}:"]
+    if "cluster" not in environment:
+        lines += [
+            f"    # cluster: {_REASONS['cluster']}",
+            f'    # cluster: {{kubernetesVersion: "{KUBERNETES.version}", adminRoleArns: ["arn:aws:iam::..."]}}',
+        ]
+    for key, value in environment.items():
+        if key == "models":
+            lines += [f"    # {_REASONS[key]}", "    models:", *_model(value[0])]
+        else:
+            lines += [f"    # {_REASONS[key]}"] if key in _REASONS else []
+            lines.append(f"    {key}: {_flow(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _model(model: dict[str, Any]) -> list[str]:
+    comments = {
+        "model": "`disagg catalog models`, or the path of a config.json",
+        "maxModelLen": "longest prompt and answer, in tokens; the KV cache has to hold it",
+        "prefill": "reads prompts; `disagg plan` shows which of the two is the bottleneck once rates are measured",
+        "decode": "writes answers from the KV that NIXL brings over EFA",
+        "server": "one role does both",
+        "workload": "means; used for planning alone",
+    }
+    lines = []
+    for i, (key, value) in enumerate(model.items()):
+        comment = f" # {comments[key]}" if key in comments else ""
+        lines.append(f"      {'- ' if i == 0 else '  '}{key}: {_flow(value)}{comment}")
+    return lines
+
+
+def check_command(stack: str, *, new: bool) -> str:
+    """What to do next."""
+    first = "install once: python3 -m venv .venv && .venv/bin/pip install -r requirements.txt\n" if new else ""
+    return f"{first}next: disagg plan {stack}"
+
+
+def _flow(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True).removesuffix("\n...\n").strip()

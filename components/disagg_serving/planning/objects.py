@@ -1,0 +1,154 @@
+"""Kubernetes objects as a program declares them, read for the rules about objects: pods, pools, containers.
+
+A value may be a word for what only the deployment knows; then nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import labels
+
+POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "LeaderWorkerSet"}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An object with the name that a reader knows it by: kind and resource name."""
+
+    path: str
+    manifest: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return str(self.manifest.get("kind", ""))
+
+
+@dataclass(frozen=True)
+class PodTemplate:
+    """The pods that an object makes. `path` ends with the template's place in it."""
+
+    path: str
+    metadata: Any
+    spec: Mapping[str, Any]
+
+    def containers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """All containers with their paths, init containers first."""
+        for key in ("initContainers", "containers"):
+            for i, container in enumerate(entries(self.spec, key)):
+                yield f"{self.path}.{key}[{i}]", container
+
+    def asks_for(self, resource: str) -> int:
+        """Devices of its containers together; a sidecar's count as well."""
+        return sum(amount(within(c, "resources", "limits"), resource) or 0 for _, c in self.containers())
+
+    def annotation(self, key: str) -> str:
+        """The text of an annotation of the pods, empty where there is none."""
+        for value in (self.metadata, within(self.metadata).get("annotations")):
+            if unknown(value):
+                return str(value)
+        return str(within(self.metadata, "annotations").get(key, ""))
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether any container names GPUs, as request or limit."""
+        return any(labels.GPU in within(c, "resources", part) for _, c in self.containers() for part in ("requests", "limits"))
+
+
+def pod_templates(objects: Sequence[Declared]) -> Iterator[PodTemplate]:
+    """Every pod template of the objects that make pods."""
+    for declared in objects:
+        if declared.kind in POD_KINDS:
+            yield from _templates(declared)
+
+
+def _templates(declared: Declared) -> Iterator[PodTemplate]:
+    manifest = declared.manifest
+    if declared.kind == "Pod":
+        yield PodTemplate(f"{declared.path}: spec", manifest.get("metadata"), within(manifest, "spec"))
+        return
+    places: list[tuple[str, ...]] = [("spec", "template")]
+    if declared.kind == "LeaderWorkerSet":
+        places = [("spec", "leaderWorkerTemplate", which) for which in ("leaderTemplate", "workerTemplate")]
+    for place in places:
+        template = within(manifest, *place)
+        if template:
+            yield PodTemplate(f"{declared.path}: {'.'.join(place)}.spec", template.get("metadata"), within(template, "spec"))
+
+
+def node_pools(objects: Sequence[Declared]) -> list[Declared]:
+    """Karpenter's NodePools among the objects."""
+    return [o for o in objects if o.kind == "NodePool" and str(o.manifest.get("apiVersion", "")).startswith("karpenter.sh")]
+
+
+def pools_of(template: PodTemplate, pools: Sequence[Declared]) -> list[Declared]:
+    """The pools whose nodes the template's selector picks; none where it picks none of them by our labels."""
+    selector = within(template.spec, "nodeSelector")
+    return [p for p in pools if selector and selector.items() & _labels(p).items() and not _conflicts(selector, _labels(p))]
+
+
+def _labels(pool: Declared) -> dict[str, Any]:
+    template = within(pool.manifest, "spec", "template")
+    required = {
+        str(r.get("key")): r["values"][0]
+        for r in entries(within(template, "spec"), "requirements")
+        if r.get("operator") == "In" and isinstance(r.get("values"), Sequence) and len(r["values"]) == 1
+    }
+    return {**required, **within(template, "metadata", "labels")}
+
+
+def _conflicts(selector: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    return any(key in there and there[key] != value for key, value in selector.items())
+
+
+def taints_of(pool: Declared) -> list[Mapping[str, Any]]:
+    """Taints of a pool's nodes."""
+    return list(entries(within(pool.manifest, "spec", "template", "spec"), "taints"))
+
+
+def instance_types_of(pool: Declared) -> list[str]:
+    """Instance types that a pool names exactly."""
+    requirements = entries(within(pool.manifest, "spec", "template", "spec"), "requirements")
+    return [str(v) for r in requirements if r.get("key") == labels.INSTANCE_TYPE and r.get("operator") == "In" for v in r.get("values") or ()]
+
+
+def tolerates(template: PodTemplate, taint: Mapping[str, Any]) -> bool:
+    """Whether the pods accept a taint, as the scheduler decides it, or may do so for all that is known."""
+    return unknown(template.spec.get("tolerations")) or any(_tolerates(t, taint) for t in entries(template.spec, "tolerations"))
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if unknown(list(toleration.values())):
+        return True
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in (None, "", taint.get("key"))
+    return toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def within(data: Any, *keys: str) -> Mapping[str, Any]:
+    """The mapping at a place, empty where there is none."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data if isinstance(data, Mapping) else {}
+
+
+def entries(data: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+    """The mappings of a list."""
+    found = data.get(key)
+    return (e for e in found if isinstance(e, Mapping)) if isinstance(found, Sequence) and not isinstance(found, str) else iter(())
+
+
+def unknown(value: Any) -> bool:
+    """Whether a value, or an entry of a list, is a word for what only the deployment knows."""
+    return any(unknown(v) for v in value) if isinstance(value, list) else isinstance(value, str) and value.startswith("<") and value.endswith(">")
+
+
+def amount(resources: Mapping[str, Any], name: str) -> int | None:
+    """A whole number of devices: 0 where none is named, None for a word."""
+    text = str(resources.get(name, 0)).removesuffix(".0")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,105 @@
+"""The rules as a CrossGuard policy pack: one policy a rule, over what the engine is about to deploy.
+
+`pulumi preview --policy-pack` enforces them on real previews, whatever program declared the resources, and whatever its stack file accepts.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pulumi_policy as crossguard
+from pulumi_policy.proxy import UnknownValueError
+
+from ..errors import Finding, Level
+from ..planning.evaluation import evaluate
+from ..planning.objects import Declared
+from ..planning.rules import Rule, Stage, check_objects, rules
+from .base import project_folder
+from .environment import TYPE as ENVIRONMENT
+
+NAME = "disagg-serving"
+ENFORCED = {
+    Level.ERROR: crossguard.EnforcementLevel.MANDATORY,
+    Level.WARNING: crossguard.EnforcementLevel.ADVISORY,
+    Level.INFO: crossguard.EnforcementLevel.DISABLED,
+}
+"""Errors stop a preview, warnings are shown, what only explains is off; `--policy-pack-config` may say otherwise for each rule."""
+REFUSE_ACCEPTED = "refuseAccepted"
+SETTINGS = crossguard.PolicyConfigSchema(
+    {REFUSE_ACCEPTED: {"type": "boolean", "default": False, "description": "Report also what the stack file accepts."}}
+)
+_WEIGHT = {Level.INFO: 0, Level.WARNING: 1, Level.ERROR: 2}
+_COMPUTED = "<computed>"
+
+
+def serve() -> None:
+    """Serve the pack to the engine that started this process, until it ends it."""
+    crossguard.PolicyPack(name=NAME, policies=policies())
+
+
+def policies() -> list[crossguard.Policy]:
+    """One policy a rule, in the order of `disagg rules`."""
+    environment, objects = _remembered(_of_environment), _remembered(check_objects)
+    return [_over_stack(r, objects) if r.stage is Stage.OBJECTS else _over_environment(r, environment) for r in rules()]
+
+
+def _over_environment(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
+    def validate(args: crossguard.ResourceValidationArgs, report: crossguard.ReportViolation) -> None:
+        if args.resource_type == ENVIRONMENT:
+            for finding in _violations(rule, findings(plain(args.props)), args.get_config()):
+                report(finding.sentence(), args.urn)
+
+    return crossguard.ResourceValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.reference)
+
+
+def _over_stack(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
+    def validate(args: crossguard.StackValidationArgs, report: crossguard.ReportViolation) -> None:
+        ours = {_path(r): r for r in args.resources if r.resource_type.startswith("kubernetes:")}
+        for finding in _violations(rule, findings([Declared(path, plain(r.props)) for path, r in ours.items()]), args.get_config()):
+            report(finding.sentence(), ours[finding.path.split(": ", 1)[0]].urn)
+
+    return crossguard.StackValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.reference)
+
+
+def _path(resource: crossguard.PolicyResource) -> str:
+    return f"{resource.resource_type.rsplit(':', 1)[1]} {resource.name}"
+
+
+def _violations(rule: Rule, findings: list[Finding], config: Mapping[str, Any]) -> list[Finding]:
+    """A rule's findings of its own level and above; an error that the stack file accepts counts where the pack refuses that."""
+    refuse = bool(config.get(REFUSE_ACCEPTED))
+    own = [f for f in findings if f.id == rule.id]
+    return [f for f in own if (refuse if f.accepted else _WEIGHT[f.level] >= _WEIGHT[rule.level])]
+
+
+def _of_environment(inputs: Mapping[str, Any]) -> list[Finding]:
+    return evaluate(inputs.get("spec"), project_folder()).findings
+
+
+def _remembered(findings: Callable[[Any], list[Finding]]) -> Callable[[Any], list[Finding]]:
+    """The same, once for the same input: each rule asks for all findings."""
+    known: dict[str, list[Finding]] = {}
+
+    def remembered(given: Any) -> list[Finding]:
+        key = json.dumps(given, default=repr, sort_keys=True)
+        if key not in known:
+            known[key] = findings(given)
+        return known[key]
+
+    return remembered
+
+
+def plain(value: Any) -> Any:
+    """The engine's values as data, with a word for what only the deployment knows."""
+    if isinstance(value, Mapping):
+        return {key: _at(value, key) for key in value}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_at(value, i) for i in range(len(value))]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _at(container: Any, key: Any) -> Any:
+    try:
+        return plain(container[key])
+    except UnknownValueError:
+        return _COMPUTED

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import Run
+from disagg_serving.catalog import load_catalog
+from disagg_serving.errors import SpecError
+from disagg_serving.planning.proposal import Wish, propose
+from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
+from factories import ROOT
+
+GIVEN = ("--model", "llama-3.3-70b-instruct-fp8", "--region", "us-east-1")
+CATALOG = load_catalog()
+TOO_SMALL = {
+    (model, "p5.4xlarge")
+    for model in ("deepseek-r1", "deepseek-v3", "deepseek-v3.2", "glm-5-fp8", "glm-5.2-fp8", "kimi-k2-instruct", "qwen3-235b-a22b-instruct")
+}
+"""What four GPUs of 80 GB cannot hold."""
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+
+
+def environment(file: Path) -> dict[str, Any]:
+    """The environment of a stack file."""
+    found: dict[str, Any] = yaml.safe_load(file.read_text())["config"][ENVIRONMENT_KEY]
+    return found
+
+
+def test_empty_folder_becomes_a_project(disagg: Run, tmp_path: Path) -> None:
+    """In an empty folder init writes a whole project, whose stack passes check and can be planned there."""
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
+    assert "stacks/Pulumi.prod.yaml" in disagg.out
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        ".gitignore",
+        "Pulumi.yaml",
+        "__main__.py",
+        "requirements.txt",
+        "stack.schema.json",
+        "stacks",
+    ]
+    assert disagg("check", "prod", cwd=tmp_path) == 0
+    assert disagg("plan", "prod", cwd=tmp_path) == 0
+    assert "llama-3-3-70b-instruct-fp8-prefill-0" in disagg.out
+
+
+def test_project_files_are_those_of_this_repository(disagg: Run, tmp_path: Path) -> None:
+    """A new project runs the same program under the same settings as this one."""
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
+    for name in ("Pulumi.yaml", "__main__.py"):
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text()
+    schema = (tmp_path / "stacks/Pulumi.prod.yaml").read_text().splitlines()[0].partition("$schema=")[2]
+    assert (tmp_path / "stacks" / schema).resolve() == tmp_path / "stack.schema.json"
+
+
+def test_project_gets_one_more_stack(disagg: Run, tmp_path: Path) -> None:
+    """In a project only the stack file is written, below its stackConfigDir."""
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert disagg("init", "next", *GIVEN, "--mode", "aggregated", cwd=tmp_path) == 0
+    after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert set(after) - set(before) == {tmp_path / "stacks/Pulumi.next.yaml"}
+    assert {p: after[p] for p in before} == before
+    assert disagg("check", "next", cwd=tmp_path) == 0
+
+
+def test_nothing_is_overwritten(disagg: Run, tmp_path: Path) -> None:
+    """A file that exists is never replaced, and then nothing else is written either."""
+    (tmp_path / "requirements.txt").write_text("mine\n")
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 1
+    assert "requirements.txt" in disagg.err
+    assert [p.name for p in tmp_path.iterdir()] == ["requirements.txt"]
+    (tmp_path / "requirements.txt").unlink()
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
+    text = (tmp_path / "stacks/Pulumi.prod.yaml").read_text()
+    assert disagg("init", "prod", *GIVEN, "--instance", "p5en.48xlarge", cwd=tmp_path) == 1
+    assert (tmp_path / "stacks/Pulumi.prod.yaml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        ((), 1, ["STACK, --model, --region", "--yes"]),
+        (("a", *GIVEN[2:], "--model", "lama"), 2, ["model: lama", "llama-3.3-70b-instruct"]),
+        (("a", *GIVEN, "--instance", "p5"), 2, ["instanceType: p5", "p5.48xlarge"]),
+        (("a", *GIVEN, "--zone", "us-east-1a: {x"), 2, ["network.zones[0]", "us-east-1a: {x", "network.zones"]),
+        (("a", *GIVEN, "--zone", "us-east-1a"), 2, ["network.zones"]),
+        (("a", *GIVEN, "--region", "eu-west-1", "--zone", "us-east-1a", "--zone", "us-east-1b"), 2, ["aws:region", "eu-west-1"]),
+        (("a", *GIVEN, "--reservation", "x"), 2, ["reservationIds", "cr-"]),
+        (("a", *GIVEN, "--max-model-len", "9999999"), 2, ["maxModelLen", "131072"]),
+        (("../a", *GIVEN), 1, ["no name of a stack"]),
+        (("a", *GIVEN, "--nodes", "0"), 1, ["--nodes"]),
+        (("a", "--model", "kimi-k2-instruct", "--region", "us-east-1", "--nodes", "1"), 2, ["does not fit", "p5.48xlarge"]),
+    ],
+)
+def test_bad_answers(disagg: Run, tmp_path: Path, args: tuple[str, ...], code: int, words: list[str]) -> None:
+    """An answer that cannot work is told like any other bad input, and nothing is written."""
+    assert disagg("init", *args, cwd=tmp_path) == code
+    assert all(word in disagg.err for word in words), disagg.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("instance", ["p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge", "p5.4xlarge"])
+@pytest.mark.parametrize("model", list(CATALOG.models))
+def test_every_model_gets_a_layout_that_fits(model: str, instance: str, tmp_path: Path) -> None:
+    """For each model and instance type the proposal passes all checks, or the refusal says what is missing."""
+    wish = Wish("m", model, "us-east-1", ("us-east-1a", "us-east-1b"), instance)
+    if (model, instance) in TOO_SMALL:
+        with pytest.raises(SpecError, match="does not fit"):
+            propose(wish, tmp_path)
+        return
+    found = propose(wish, tmp_path)
+    assert found.evaluation.ok
+    (asked,) = found.environment["models"]
+    assert ("prefill" in asked) == (not found.reason)
+
+
+def test_reserved_nodes_bound_the_layout(disagg: Run, tmp_path: Path) -> None:
+    """Reservations and a number of nodes go into the roles' capacity, and the replicas fill the nodes."""
+    assert disagg("init", "prod", *GIVEN, "--nodes", "5", "--reservation", "cr-0123456789abcdef0", cwd=tmp_path) == 0
+    (model,) = environment(tmp_path / "stacks/Pulumi.prod.yaml")["models"]
+    nodes = {role: model[role]["capacity"]["nodes"] for role in ("prefill", "decode")}
+    assert nodes == {"prefill": 2, "decode": 3}
+    assert {role: model[role]["replicas"] * model[role]["tensorParallel"] for role in nodes} == {"prefill": 16, "decode": 24}
+
+
+def test_questions_are_asked_on_a_terminal(disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal each missing answer is asked for, with its default."""
+    import typer
+
+    asked: list[str] = []
+
+    def answer(words: str, default: object = None, **_: object) -> object:
+        asked.append(words)
+        return {"AWS region": "eu-north-1", "Name of the new stack": "west"}.get(words, default)
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "prompt", answer)
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: False)
+    assert disagg("init", "--model", "qwen3-32b", cwd=tmp_path) == 0
+    assert "AWS region" in asked
+    assert not [a for a in asked if a.startswith("Model")]
+    found = environment(tmp_path / "stacks/Pulumi.west.yaml")
+    assert found["network"] == {"zones": ["eu-north-1a", "eu-north-1b"]}
+    assert "server" in found["models"][0]
+
+
+def test_real_terminal(tmp_path: Path) -> None:
+    """In a real pseudo-terminal the defaults alone make a stack."""
+    script = f"import pty, sys; sys.exit(pty.spawn([{sys.executable!r}, '-m', 'disagg_serving', 'init']) >> 8)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, input="\n" * 20, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "stacks/Pulumi.dev.yaml").is_file()
