@@ -11,6 +11,7 @@ from disagg_serving.errors import Finding
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.engine import DATA_PARALLEL_PORT, MASTER_PORT, SIDE_CHANNEL_PORT, command_args, streamer_config
 from disagg_serving.manifests.gateway import router_values
+from disagg_serving.manifests.names import leader_selector
 from disagg_serving.planning.cost import cost_of
 from disagg_serving.planning.forecast import forecast_of, situation_of
 from disagg_serving.planning.report import capacities, capacity_of
@@ -105,7 +106,8 @@ def test_leaders_alone_serve() -> None:
     objects = build_all(wanted)
     for group in wanted.groups:
         (service,) = [o for o in objects if o["kind"] == "Service" and o["metadata"]["name"] == f"{group.name}-api"]
-        assert service["spec"]["selector"] == {labels.LWS_NAME: group.name, labels.LWS_WORKER_INDEX: "0"}
+        assert service["spec"]["selector"] == leader_selector(group)
+        assert leader_selector(group).items() >= {labels.LWS_NAME: group.name, labels.LWS_WORKER_INDEX: "0"}.items()
         (manifest,) = [o for o in objects if o["kind"] == "LeaderWorkerSet" and o["metadata"]["name"] == group.name]
         template = manifest["spec"]["leaderWorkerTemplate"]
         worker = template["workerTemplate"]["spec"]

@@ -134,7 +134,7 @@ def _share(found: Sequence[bool]) -> float:
 
 
 def _gpus(group: Group) -> int:
-    return world_size(group.spec) * group.spec.replicas
+    return world_size(group.spec) * group.replicas
 
 
 def _mean_prompt(result: Result) -> int:

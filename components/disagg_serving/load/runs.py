@@ -59,7 +59,7 @@ def prefill(work: WorkloadSpec, group: Group, seed: int) -> Run:
     """Prompts with an answer of one token, more at a time than prefill can take: its queue is never empty, and decode idles."""
     step = group.spec.max_num_batched_tokens or STEP_TOKENS
     depth = max(PREFILL_DEPTH, math.ceil(PREFILL_STEPS * step / work.input_tokens))
-    concurrency = depth * group.spec.replicas
+    concurrency = depth * group.replicas
     return Run(RunKind.PREFILL.value, work.input_tokens, 1, concurrency * PREFILL_ROUNDS, seed, concurrency=concurrency)
 
 
@@ -70,7 +70,7 @@ def decode(work: WorkloadSpec, group: Group, seed: int) -> Run:
         batch = batch_limit(shape_of(group).sequence_slots, known.kv_tokens.mid if known else 0, expected)
     except BalanceError as problem:
         raise SpecError([Finding("load", Level.ERROR, group.path, f"cannot be loaded: {problem}")]) from None
-    concurrency = batch * group.spec.replicas
+    concurrency = batch * group.replicas
     return Run(RunKind.DECODE.value, work.input_tokens, work.output_tokens, concurrency * DECODE_ROUNDS, seed, concurrency=concurrency)
 
 

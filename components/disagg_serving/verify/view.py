@@ -79,8 +79,7 @@ class View:
         number = self.wanted(group)
         if (planned := planned_replicas(group)) is not None:
             number = min(number, planned)
-        as_they_are = replace(group, spec=group.spec.model_copy(update={"replicas": number}))
-        return [Engine(group, i, names) for i, names in enumerate(as_they_are.pods())]
+        return [Engine(group, i, names) for i, names in enumerate(replace(group, replicas=number).pods())]
 
     def pod(self, namespace: str, name: str) -> Object | None:
         """A pod. Raises UnreadError."""

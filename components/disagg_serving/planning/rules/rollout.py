@@ -130,7 +130,7 @@ def _more(everyone: Sequence[Group], groups: Sequence[Group]) -> str:
 
 def _most_replicas(group: Group, groups: Sequence[Group], bound: int) -> int:
     def nodes(replicas: int) -> int:
-        fewer = replace(group, spec=group.spec.model_copy(update={"replicas": replicas}))
+        fewer = replace(group, replicas=replicas)
         return len(pack([fewer if g is group else g for g in groups]))
 
     return max((n for n in range(1, group.replicas) if nodes(n) <= bound), default=0)
