@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..planning.rolling import rolling
 from .base import BasePlans
 from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .diff import Change, Difference, Op, PathChange
@@ -34,7 +35,7 @@ def with_differences(plans: Sequence[Plan], base: BasePlans, revision: Revision,
         notes = [*revision.notes, *base.notes]
         if base.plans and not before:
             notes.append(f"{revision.asked} has no stack {plan.stack}: everything counts as new")
-        difference = compare(before, plan.as_dict(), revision.asked, revision.commit, notes)
+        difference = compare(before, plan.as_dict(), revision.asked, revision.commit, notes, rolling(plan.layout) if plan.layout else None)
         found.append(replace(plan, difference=difference))
     gone = sorted(base.plans.keys() - {p.stack for p in plans}) if every else []
     for stack in gone:
@@ -45,7 +46,14 @@ def with_differences(plans: Sequence[Plan], base: BasePlans, revision: Revision,
     return found
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any], base: str, commit: str, notes: Sequence[str] = ()) -> Difference:
+def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    base: str,
+    commit: str,
+    notes: Sequence[str] = (),
+    rolling: Mapping[str, str] | None = None,
+) -> Difference:
     """The difference of two plans in the form of `plan --format json`; an older version's may lack keys."""
     old, new = _resources(before), _resources(after)
     if not new and after.get("checks"):
@@ -53,7 +61,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], base: str, comm
         old, notes = {}, [*notes, "the checks stop before any resource is declared, so only they are compared"]
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
-    changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias))
+    changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias), rolling)
     return Difference(
         base,
         commit,

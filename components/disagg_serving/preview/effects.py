@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import Level
 from .diff import Change, Op
 from .effects_aws import AWS_EFFECTS
-from .effects_base import Case, Effect, Judge, get, join
-from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, NODE_POOL, kv_contract, pod_templates, role_of
+from .effects_base import NODE_POOL, Case, Effect, Judge, get, join
+from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, kv_contract, pod_templates, role_of
 from .renames import is_custom
 from .replacements import is_refused
 
@@ -40,15 +40,18 @@ WORST_FIRST = (
 Resources = Mapping[str, Mapping[str, Any]]
 
 
-def with_effects(changes: Sequence[Change], before: Resources, after: Resources, kept: frozenset[str] = frozenset()) -> list[Change]:
+def with_effects(
+    changes: Sequence[Change], before: Resources, after: Resources, kept: frozenset[str] = frozenset(), rolling: Mapping[str, str] | None = None
+) -> list[Change]:
     """The same changes, each with what it means.
 
-    `before` and `after` are all resources of the two plans by URN, `kept` the new URNs whose resources stay because of an alias.
+    `before` and `after` are all resources of the two plans by URN, `kept` the new URNs whose resources stay because of an alias, `rolling`
+    says by pool what becomes of drifted nodes.
     """
     mixed = _mixed_roles(changes, before, after)
     judged = []
     for change in changes:
-        case = Case(change, before.get(change.former or change.urn, {}), after.get(change.urn, {}), before, after)
+        case = Case(change, before.get(change.former or change.urn, {}), after.get(change.urn, {}), before, after, rolling or {})
         by_alias = change.urn in kept
         made_anew = change.op is Op.RENAME and not by_alias
         judge = JUDGES.get(change.type)

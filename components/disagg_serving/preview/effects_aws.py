@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..errors import Level
 from .diff import Op
-from .effects_base import Case, Effect, Judge
+from .effects_base import NODE_POOL, Case, Effect, Judge, drift
 
 KEPT = "retainOnDelete"
 
@@ -41,6 +41,8 @@ def _cluster(case: Case) -> Iterator[Effect]:
     before, after = case.values("version")
     if before != after and before and after:
         yield _upgrade(str(before), str(after))
+        # the new version has an image of its own
+        yield from drift(case, (r for r in case.all_after.values() if r["type"] == NODE_POOL))
     if case.touches("encryptionConfigKeyArn"):
         yield Effect("EKS keeps the key that secrets were first encrypted with: AWS refuses another one", Level.WARNING)
     if case.touches("subnetIds"):
@@ -61,7 +63,7 @@ def _upgrade(before: str, after: str) -> Effect:
         return Effect(f"EKS cannot go back from {before} to {after}", Level.ERROR)
     if old[:1] == new[:1] and new[1:2] > (old[1] + 1,):
         return Effect(f"EKS upgrades one minor version at a time, not from {before} to {after}", Level.ERROR)
-    return Effect(f"the control plane goes from {before} to {after}, with no way back; nodes drift to the new version's image", Level.WARNING)
+    return Effect(f"the control plane goes from {before} to {after}, with no way back", Level.WARNING)
 
 
 def _key(case: Case) -> Iterator[Effect]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import Level
 from .diff import Change, Op
 
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 _ORDER = {Level.ERROR: 2, Level.WARNING: 1, Level.INFO: 0}
 
 
@@ -32,6 +33,8 @@ class Case:
     after: Mapping[str, Any]
     all_before: Mapping[str, Mapping[str, Any]]
     all_after: Mapping[str, Mapping[str, Any]]
+    rolling: Mapping[str, str] = field(default_factory=dict)
+    """What becomes of drifted nodes, by pool, where the layout is known."""
 
     @property
     def op(self) -> Op:
@@ -70,3 +73,15 @@ def join(effects: Iterable[Effect]) -> Effect:
     """One effect out of several: the worst level, and the sentences with the worst first."""
     ordered = sorted(dict.fromkeys(effects), key=lambda e: -_ORDER[e.level])
     return Effect("; ".join(e.text for e in ordered), ordered[0].level) if ordered else Effect("")
+
+
+def case_name_of(resource: Mapping[str, Any]) -> str:
+    """The object's name in the cluster."""
+    return str(get(resource, "inputs.metadata.name"))
+
+
+def drift(case: Case, pools: Iterable[Mapping[str, Any]]) -> Iterator[Effect]:
+    """What becomes of the nodes of some NodePools that are no longer as they should be."""
+    for name in sorted(case_name_of(p) for p in pools):
+        told = case.rolling.get(name, f"nodes of {name} drift and are replaced")
+        yield Effect(f"{told}; GPU nodes may not be had again", Level.WARNING)

@@ -8,10 +8,9 @@ from typing import Any
 from .. import labels
 from ..errors import Level
 from .diff import Op
-from .effects_base import Case, Effect, Judge, get
+from .effects_base import NODE_POOL, Case, Effect, Judge, case_name_of, drift, get
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 CHART = "kubernetes:helm.sh/v4:Chart"
 TEMPLATE = "spec.leaderWorkerTemplate"
 ROUTER_CHART = "router"
@@ -91,8 +90,7 @@ def _node_class(case: Case) -> Iterator[Effect]:
     if case.goes:
         yield Effect("nodes of this class are drained and ended, with their pods", Level.WARNING)
     elif case.op is not Op.CREATE and case.touches("spec"):
-        names = ", ".join(sorted(case_name_of(p) for p in pools)) or "no pool"
-        yield _drift(f"nodes of {names}", pools)
+        yield from drift(case, pools)
 
 
 def _node_pool(case: Case) -> Iterator[Effect]:
@@ -101,7 +99,7 @@ def _node_pool(case: Case) -> Iterator[Effect]:
     if case.op is not Op.UPDATE:
         return
     if case.touches("spec.template"):
-        yield _drift(f"nodes of {case_name(case)}", [case.after])
+        yield from drift(case, [case.after])
     if case.touches("spec.limits"):
         before, after = (get(r, "inputs.spec.limits") or {} for r in (case.before, case.after))
         fewer = any(_number(after.get(k)) < _number(v) for k, v in before.items() if k in after)
@@ -115,14 +113,6 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return 0.0
-
-
-def _drift(nodes: str, pools: list[Mapping[str, Any]]) -> Effect:
-    """Drift is voluntary disruption: budgets say when, and pods that may not be disrupted hold it up until the grace period ends."""
-    budgets = [b for p in pools for b in get(p, "inputs.spec.disruption.budgets") or ()]
-    closed = next((b for b in budgets if b.get("nodes") == "0" and b.get("schedule")), None)
-    when = " in the maintenance window, one at a time" if closed else ""
-    return Effect(f"{nodes} drift and are replaced{when}: GPU nodes may not be had again, and their pods load anew", Level.WARNING)
 
 
 def _chart(case: Case) -> Iterator[Effect]:
@@ -182,11 +172,6 @@ def _secret(case: Case) -> Iterator[Effect]:
 def case_name(case: Case) -> str:
     """The object's name in the cluster."""
     return case_name_of(case.after or case.before)
-
-
-def case_name_of(resource: Mapping[str, Any]) -> str:
-    """The object's name in the cluster."""
-    return str(get(resource, "inputs.metadata.name"))
 
 
 KUBERNETES_EFFECTS: Mapping[str, Judge] = {
