@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .capacity import CapacitySpec, ReservationSpec
 from .cluster import ClusterSpec, EndpointSpec, ExistingClusterSpec
 from .environment import EnvironmentSpec
 from .gateway import DnsSpec, GatewaySpec, PluginSpec, RouterSpec, RoutingSpec, SizeSpec
@@ -11,7 +12,6 @@ from .network import ExistingNetworkSpec, NetworkSpec
 from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
 from .serving import (
-    CapacitySpec,
     ModelSpec,
     RoleSpec,
     SpeculativeSpec,
@@ -38,6 +38,7 @@ __all__ = [
     "NodePoolsSpec",
     "PluginSpec",
     "RateSpec",
+    "ReservationSpec",
     "RoleSpec",
     "RouterSpec",
     "RoutingSpec",

@@ -8,34 +8,15 @@ from pydantic import BeforeValidator, Field
 
 from ..pins import DEFAULT_ENGINE
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
+from .capacity import CapacitySpec
 from .gateway import GatewaySpec
 from .measured import CalibrationSpec, RateSpec
 from .weights import WeightsSpec, Word
 
-CapacityType = Literal["on-demand", "spot", "reserved"]
 KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]
 LabelValue = Annotated[Text, form(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", "a label value: letters, digits, -, _ and ."), Field(max_length=63)]
 Place = Annotated[Text, form(r"^[A-Za-z0-9/.][^\s]*$", "a repository, path or URI without spaces")]
 RoleName = Literal["prefill", "decode", "server"]
-
-
-class CapacitySpec(Spec):
-    """Where a role's nodes come from."""
-
-    type: CapacityType = Field(
-        "on-demand",
-        description="Karpenter capacity type. spot is interrupted, reserved uses only the named reservations. Default: on-demand.",
-    )
-    reservation_ids: list[Text] = Field(
-        [],
-        description="EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved. Default: none.",
-    )
-    nodes: Count | None = Field(
-        None,
-        description="Most nodes the pool may have; with reserved, the number of reserved instances. It bounds cost, and replicas that do not fit "
-        "are refused: half-placed groups deadlock. Default: what the replicas need, so a drifted node is replaced only when it expires; "
-        "one more lets Karpenter start the new node first.",
-    )
 
 
 class TolerationSpec(Spec):
