@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import labels
 from ..catalog import Engine, Instance, Model
@@ -154,6 +154,8 @@ class Group:
     node_selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, str]]
     labels: Mapping[str, str]
+    calculated: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """What was calculated about it once, by what."""
 
     @property
     def path(self) -> str:
@@ -313,7 +315,7 @@ def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, i
     pools: dict[str, Pool] = {}
     for group in groups:
         capacity = group.spec.capacity
-        given = [g.spec.capacity.nodes for g in groups if g.pool == group.pool and g.spec.capacity.nodes]
+        given = [n for g in groups if g.pool == group.pool and (n := g.spec.capacity.most_nodes)]
         pools.setdefault(
             group.pool,
             Pool(
@@ -338,7 +340,7 @@ def build_node_classes(groups: Sequence[Group]) -> list[NodeClass]:
     for group in groups:
         name = node_class_name(group.instance, group.spec.capacity)
         known = classes.get(name, NodeClass(name, group.instance, (), 0))
-        ids = tuple(sorted({*known.reservation_ids, *group.spec.capacity.reservation_ids}))
+        ids = tuple(sorted({*known.reservation_ids, *group.spec.capacity.all_reservation_ids}))
         classes[name] = NodeClass(name, group.instance, ids, max(_node_disk(group), known.disk_gib))
     return [classes[name] for name in sorted(classes)]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from ...errors import SpecError
 from .budget import budget_gib, overhead
@@ -42,13 +43,18 @@ class Capacity:
     kv_tokens: Bars
     max_concurrency: Bars
     fits: Fit
-    steps: tuple[Step, ...]
+    explained: Callable[[], tuple[Step, ...]] = field(repr=False)
     longest_fitting: int
     surely_fitting: int
     block_size: int
     blocks: Bars
     plan: KvPlan
     stage: int = 0
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The calculation as text; made when it is asked for."""
+        return self.explained()
 
     def concurrency_at(self, tokens: int) -> Bars:
         """Requests of so many tokens (prompt and answer, 1 and more) that the cache holds at once."""
@@ -118,7 +124,7 @@ def capacity(shape: EngineShape) -> Capacity:
         kv_tokens=tokens,
         max_concurrency=concurrency,
         fits=_fit(blocks, needed),
-        steps=explain(shape, plan, figures),
+        explained=partial(explain, shape, plan, figures),
         longest_fitting=plan.longest(int(blocks.mid), longest),
         surely_fitting=plan.longest(int(blocks.low), longest),
         block_size=plan.block_size,

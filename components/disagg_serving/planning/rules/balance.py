@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...errors import Level
+from ...spec.serving import RoleName
 from ..balance import BalanceError, advice
 from ..forecast import situation_of
 from .registry import Fault, Stage, Subject, rule
@@ -27,11 +29,14 @@ def load(s: Subject) -> Iterator[Fault]:
             continue
         if known is None or known.room is None or wanted is None:
             continue
-        for role, share in (("prefill", known.room.prefill_utilisation), ("decode", known.room.decode_utilisation)):
-            if share > BUSY:
-                message = f"keeps {role} busy {share:.0%} of the time"
-                most = wanted.requests_per_second * BUSY / share
-                yield Fault(path, message, wanted.requests_per_second, f"at most {most:.3g} requests/s here", f"raise {role}.replicas")
+        shares: dict[RoleName, float] = {"prefill": known.room.prefill_utilisation, "decode": known.room.decode_utilisation}
+        busy = {role: share for role, share in shares.items() if share > BUSY}
+        enough = {f"{served.path}.{role}.replicas": math.ceil(served.spec.roles[role].replicas * share / BUSY) for role, share in busy.items()}
+        for role, share in busy.items():
+            message = f"keeps {role} busy {share:.0%} of the time"
+            most = wanted.requests_per_second * BUSY / share
+            allowed, otherwise = f"at most {most:.3g} requests/s here", "raise replicas, with nodes for them"
+            yield Fault(path, message, wanted.requests_per_second, allowed, ways=[[enough]], otherwise=otherwise)
         for note in advice(known).notes:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ...catalog import Instance, Model
 from ...errors import Level
+from ...spec import RoleSpec
 from ...spec.serving import RoleName
 from ..shapes import Served, group_size
 from .engine import names
-from .registry import Fault, Stage, Subject, rule
+from .engines import in_roles, near
+from .registry import Fault, Stage, Subject, remove, rule, use
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Tensor-parallel sizes that are proposed."""
 SLOW_BACKENDS = ("deepep", "pplx", "flashinfer", "moonep")
 """All-to-all backends that need InfiniBand or NVLink between nodes, by how their names begin."""
 BACKEND_FLAG, BACKEND_VARIABLE, IBGDA_VARIABLE = "--all2all-backend", "VLLM_ALL2ALL_BACKEND", "NVSHMEM_IB_ENABLE_IBGDA"
+ANY_NETWORK = "allgather_reducescatter"
+"""The backend that needs neither."""
 OFF = frozenset({"0", "false", "no", "off"})
 
 
@@ -28,18 +33,18 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
             continue
         p, d, path = prefill.tensor_parallel, decode.tensor_parallel, f"{served.path}.decode.tensorParallel"
         sizes = [n for n in engine_sizes(served, "prefill") if n in engine_sizes(served, "decode")]
+        ordered = [n for n in (p, *near(sizes, p)) if n in sizes]
+        together = in_roles(served, "decode", "tensorParallel", ordered, together=True)
         if max(p, d) % min(p, d):
             message = f"neither divides prefill's {p} nor is a multiple of it"
-            if p in sizes:
-                yield Fault(path, message, d, _list(_fitting(served, sizes, p)), f"use {p}")
-            else:
-                yield Fault(path, message, d, f"{_list(sizes)} in both roles", f"use {max(n for n in sizes if n <= p)} in both roles")
+            allowed = _list(_fitting(served, sizes, p)) if p in sizes else f"{_list(sizes)} in both roles"
+            yield Fault(path, message, d, allowed, ways=[[*use(path, *(ordered if p in sizes else [])), *together]])
         elif p > d and served.facts.mla is None:
             heads = served.facts.kv_heads
             if p > heads:
                 message = f"is less than prefill's {p}, whose GPUs hold copies of the {heads} KV heads: a decode GPU cannot read parts of copies"
-                lower = f"lower prefill's to {max(n for n in sizes if n <= heads)}"
-                yield Fault(path, message, d, f"{p} or more", f"use {p}, or {lower}" if p in sizes else lower)
+                lower = use(f"{served.path}.prefill.tensorParallel", *near([n for n in sizes if n <= heads], p))
+                yield Fault(path, message, d, f"{p} or more", ways=[use(path, p), [*lower, *(c for c in together if p not in c.values())]])
             else:
                 message = f"is less than prefill's {p}: possible with {heads} KV heads, but the reverse of what llm-d and Dynamo run"
                 yield Fault(path, message, d, f"{p} or more", "give decode more GPUs an engine and prefill more engines", Level.WARNING)
@@ -48,26 +53,27 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
 @rule("expert-blocks", Level.ERROR, Stage.FORM, "vLLM 0.33: validate_fp8_block_shape and _moe: block-quantized FP8 is cut at multiples of 128")
 def fp8_blocks(s: Subject) -> Iterator[Fault]:
     """Block-quantised FP8 is cut at whole blocks of 128: dense layers and shared experts by tensorParallel, routed ones unless they stay whole."""
-    for served, _name, role, path in s.roles():
-        tp, facts = role.tensor_parallel, served.facts
+    for served, name, role, path in s.roles():
+        tp, facts, all_cut = role.tensor_parallel, served.facts, all(map(partial(_is_cut, served.facts), served.spec.roles.values()))
         cut = cut_blocks(facts, tp, whole=role.expert_parallel)
         if not cut:
             continue
         fitting = [n for n in SIZES if not cut_blocks(facts, n, whole=role.expert_parallel)]
-        lower = f"use {max(n for n in fitting if n <= tp)}"
-        helps = not role.expert_parallel and facts.moe is not None and facts.moe.experts % tp == 0 and not cut_blocks(facts, tp, whole=True)
         message = f"cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
-        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), f"set expertParallel: true, or {lower}" if helps else lower)
+        whole = [] if role.expert_parallel else in_roles(served, name, "expertParallel", [True], together=all_cut)
+        lower = in_roles(served, name, "tensorParallel", near(fitting, tp), together=all_cut)
+        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), ways=[whole, lower])
 
 
 @rule("experts", Level.ERROR, Stage.FORM, "vLLM: expert parallelism gives each GPU whole experts")
 def experts(s: Subject) -> Iterator[Fault]:
     """With expert parallelism the GPUs of an engine divide the experts."""
-    for served, _name, role, path in s.roles():
-        moe = served.facts.moe
-        if moe and role.expert_parallel and moe.experts % role.tensor_parallel:
+    for served, name, role, path in s.roles():
+        moe, tp = served.facts.moe, role.tensor_parallel
+        if moe and role.expert_parallel and moe.experts % tp:
             fitting = [n for n in range(1, 65) if moe.experts % n == 0]
-            yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", role.tensor_parallel, _list(fitting))
+            ways = [in_roles(served, name, "tensorParallel", near([n for n in SIZES if n in fitting], tp)), remove(f"{path}.expertParallel")]
+            yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", tp, _list(fitting), ways=ways)
 
 
 @rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")
@@ -86,7 +92,14 @@ def pipeline_speculative(s: Subject) -> Iterator[Fault]:
     for served, _name, role, path in s.roles():
         if role.pipeline_parallel > 1 and served.spec.speculative is not None:
             message = "with speculative is in no published recipe, so it may not start"
-            yield Fault(f"{path}.pipelineParallel", message, role.pipeline_parallel, "1", "try it before you rely on it, or remove speculative")
+            yield Fault(
+                f"{path}.pipelineParallel",
+                message,
+                role.pipeline_parallel,
+                "1",
+                "try it before you rely on it",
+                ways=[remove(f"{served.path}.speculative")],
+            )
 
 
 @rule("all-to-all", Level.ERROR, Stage.FORM, "vLLM: --all2all-backend; DeepEP and pplx need InfiniBand, EFA images carry a fork of DeepEP")
@@ -99,10 +112,12 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
             value = backend.lower()
             if value.startswith(SLOW_BACKENDS) and not (served.engine.deep_ep and value.startswith("deepep")):
                 message = "needs InfiniBand or an image with DeepEP for EFA"
-                yield Fault(f"{served.path}.{place}", message, backend, "allgather_reducescatter", f"use it, or leave the {_kind(place)} out")
+                path, right = f"{served.path}.{place}", f"{BACKEND_FLAG}={ANY_NETWORK}" if place.startswith("extraArgs") else ANY_NETWORK
+                yield Fault(path, message, backend, ANY_NETWORK, ways=[use(path, right), remove(path)])
         direct = served.spec.extra_env.get(IBGDA_VARIABLE)
         if direct is not None and direct.lower() not in OFF:
-            yield Fault(f"{served.path}.extraEnv.{IBGDA_VARIABLE}", "needs InfiniBand, which no EFA card is", direct, "0", "leave the variable out")
+            path = f"{served.path}.extraEnv.{IBGDA_VARIABLE}"
+            yield Fault(path, "needs InfiniBand, which no EFA card is", direct, "0", ways=[remove(path)])
 
 
 @rule("efa-alignment", Level.INFO, Stage.FORM, "AWS: EKS user guide, device management for EFA: no alignment on Bottlerocket, which Auto Mode runs")
@@ -153,8 +168,8 @@ def _backends(served: Served) -> Iterator[tuple[str, str]]:
         yield f"extraEnv.{BACKEND_VARIABLE}", served.spec.extra_env[BACKEND_VARIABLE]
 
 
-def _kind(place: str) -> str:
-    return "flag" if place.startswith("extraArgs") else "variable"
+def _is_cut(facts: Model, role: RoleSpec) -> bool:
+    return bool(cut_blocks(facts, role.tensor_parallel, whole=role.expert_parallel))
 
 
 def _fitting(served: Served, sizes: list[int], prefill: int) -> list[int]:

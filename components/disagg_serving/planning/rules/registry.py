@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from ...catalog import Catalog
-from ...errors import Finding, Level
+from ...corrections import Correction, words
+from ...errors import Finding, Level, closest
 from ...spec import EnvironmentSpec, RoleSpec
 from ...spec.serving import RoleName
 from ..shapes import Layout, Served
@@ -71,19 +72,26 @@ class Rule:
 
     def run(self, subject: Subject) -> list[Finding]:
         """The rule's findings about `subject`."""
-        return [Finding(self.id, f.level or self.level, f.path, f.message, f.value, f.allowed, f.fix, self.reference) for f in self.check(subject)]
+        return _findings(subject, [self])
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs."""
+    """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs.
+
+    What names a value belongs into `ways`: each way lists corrections, the best one first. Of each way the first correction is shown that
+    was tried and ends the fault without a new error (see trials.py). `advice` is what else a person can do, without a value, and `otherwise`
+    stands there when no way works.
+    """
 
     path: str
     message: str
     value: Any = None
     allowed: str = ""
-    fix: str = ""
+    advice: str = ""
     level: Level | None = None
+    ways: Sequence[Iterable[Correction]] = ()
+    otherwise: str = ""
 
 
 _RULES: dict[str, Rule] = {}
@@ -108,11 +116,42 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    from . import balance, calibration, capacity, engine, environment, gateway, memory, parallel, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
+    from . import balance, calibration, capacity, engine, environment, gateway, memory, parallel, reservations, roles, weights  # noqa: F401, PLC0415 (importing registers; here it makes no cycle)
 
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
 
 
 def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
     """The findings of all rules of one stage."""
-    return [finding for r in rules() if r.stage is stage for finding in r.run(subject)]
+    return _findings(subject, [r for r in rules() if r.stage is stage])
+
+
+def remove(path: str) -> list[Correction]:
+    """The way that takes a key out."""
+    return [{path: None}]
+
+
+def use(path: str, *values: Any) -> list[Correction]:
+    """The way that puts the first of these values that works into a place."""
+    return [{path: value} for value in values]
+
+
+def meant(path: str, word: object, known: Sequence[str]) -> list[Correction]:
+    """The way that spells a value like the known one that is closest to it."""
+    close = closest(word, known)
+    return use(path, close) if close else []
+
+
+def _findings(subject: Subject, chosen: Iterable[Rule]) -> list[Finding]:
+    from .trials import Trials  # noqa: PLC0415 (it runs the rules, so it imports this module)
+
+    trials = Trials(subject)
+
+    def finding(r: Rule, f: Fault) -> Finding:
+        found = trials.working(r, f)
+        advice = f.advice or ("" if found else f.otherwise)
+        texts = [*(words(c, f.path) for c in found), *([advice] if advice else [])]
+        fix = ", or ".join(sorted(texts, key=lambda text: not text.startswith("add ")))  # what is missing is added rather than done without
+        return Finding(r.id, f.level or r.level, f.path, f.message, f.value, f.allowed, fix, r.reference, corrections=tuple(found))
+
+    return [finding(r, f) for r in chosen for f in r.check(subject)]
