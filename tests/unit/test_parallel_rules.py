@@ -165,7 +165,7 @@ def test_a_proposed_size_divides_the_heads() -> None:
     (found,) = said(environment(model(prefill=role(tensorParallel=4), decode=role(tensorParallel=3))), "pd-tensor-parallel")
     assert found.fix == "use 4"
     (found,) = said(environment(model(prefill=role(tensorParallel=24), decode=role(tensorParallel=8))), "pd-tensor-parallel")
-    assert found.fix == "lower prefill's to 8"
+    assert found.fix == "set prefill.tensorParallel: 8"
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 12, 64])
