@@ -106,7 +106,7 @@ PLANNING_CASES = [
         f"{SERVER}.dataParallel",
         "3",
         "1, 2, 4, 6",
-        "use 2",
+        "use 4",
         says="nor fill whole nodes",
     ),
     Case(

@@ -184,12 +184,10 @@ def test_roles_without_stages_that_are_proposed_pass() -> None:
     staged = {side: role(tensorParallel=8, pipelineParallel=2) for side in ("prefill", "decode")}
     found = said(environment(model(model="glm-5-fp8", maxModelLen=16384, **staged)), "nixl-pipeline-parallel")
     assert len(found) == 2
-    ways = re.findall(r"tensorParallel (\d+) on ([\w.-]+[a-z])", found[0].fix)
-    assert ("16", H100) in ways
-    assert ("8", H200) in ways
-    for size, kind in ways:
-        sides = {side: role(instanceType=kind, tensorParallel=int(size)) for side in ("prefill", "decode")}
-        result = check(environment(model(model="glm-5-fp8", maxModelLen=16384, **sides)))
+    assert f"tensorParallel 8 with pipelineParallel 1 and dataParallel 2 and expertParallel on {H100} in both roles" in found[0].fix
+    assert f"tensorParallel 8 with pipelineParallel 1 on {H200} in both roles" in found[0].fix
+    for correction in found[0].corrections:
+        result = check(corrected(environment(model(model="glm-5-fp8", maxModelLen=16384, **staged)), correction))
         assert result.ok, [f.sentence() for f in result.findings if f.level is Level.ERROR]
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from ...corrections import Correction
 from ...errors import Level
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
@@ -36,7 +37,8 @@ def autoscaling_bounds(s: Subject) -> Iterator[Fault]:
             continue
         if "replicas" in role.model_fields_set:
             message = "stands beside autoscaling, which chooses the number"
-            yield Fault(f"{path}.replicas", message, role.replicas, "without it", ways=[remove(f"{path}.replicas")])
+            kept: Correction = {f"{path}.replicas": None, f"{place}.minReplicaCount": role.replicas}
+            yield Fault(f"{path}.replicas", message, role.replicas, "without it", ways=[[kept, *remove(f"{path}.replicas")]])
         if bounds.min_replica_count == 0:
             message = (
                 "would end the last engine: then nobody measures load or holds requests while a node starts and the model loads for many minutes"

@@ -30,7 +30,8 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
         following = with_candidate(model, candidate)
         if _compared(following) == _compared(model):
             done: Correction = {f"models[{i}].generation": candidate.generation, path: None}
-            ways, advice = ([[done]], "") if candidate.activate else ([remove(path)], "change something")
+            ways = [[done]] if candidate.activate else [remove(path)]
+            advice = "" if candidate.activate else "change something"
             allowed = "what differs: engine, model, weights.revision, roles and so on"
             yield Fault(path, f"is the same as {model.name}", None, allowed, advice, ways=ways)
         if len(following.roles) == 1 and following.server is None:
@@ -84,8 +85,10 @@ def candidate_capacity(s: Subject) -> Iterator[Fault]:
             f"({bound * gpus} GPUs) are {kind}"
         )
         most = _most_replicas(widest, groups, bound)
-        allowed, otherwise = f"at most {most} replicas" if most else "", "give the candidate fewer replicas, or reserve more for both pairs"
-        yield Fault(widest.path, message, None, allowed, ways=_ways(widest, groups, most, needed), otherwise=otherwise)
+        allowed = f"at most {most} replicas" if most else ""
+        advice = "reserve more for both pairs, and say so in capacity.nodes" if kind == "reserved" else ""
+        otherwise = "give the candidate fewer engines, or smaller ones"
+        yield Fault(widest.path, message, None, allowed, advice, ways=_ways(widest, groups, most, needed), otherwise=otherwise)
 
 
 @rule("rollout-step", Level.INFO, Stage.LAYOUT, "disagg-serving: docs/rollout.md")
