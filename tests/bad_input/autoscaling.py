@@ -33,7 +33,14 @@ AUTOSCALING_CASES = [
     ),
     Case("less than least", scaled(minReplicaCount=3), f"{DECODE}.autoscaling.maxReplicaCount", "2", "3 or more", "use 3"),
     Case("most of nothing", scaled(maxReplicaCount=0), f"{DECODE}.autoscaling.maxReplicaCount", "0", "1 or more", "use 1"),
-    Case("number beside bounds", scaled(given={"replicas": 2}), f"{DECODE}.replicas", "2", "without it", "remove it and set autoscaling.minReplicaCount: 2"),
+    Case(
+        "number beside bounds",
+        scaled(given={"replicas": 2}),
+        f"{DECODE}.replicas",
+        "2",
+        "without it",
+        "remove it and set autoscaling.minReplicaCount: 2",
+    ),
     Case(
         "no Prometheus",
         environment(model(decode=role(autoscaling={"maxReplicaCount": 2}))),

@@ -114,7 +114,7 @@ ENVIRONMENT_CASES = [
         "network.zones",
         "us-east-1",
         "zones of eu-central-1",
-        "change zones or aws:region",
+        "change the zones, or the region of the stack",
     ),
     Case(
         "environment encrypted",

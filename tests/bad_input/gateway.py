@@ -79,7 +79,7 @@ GATEWAY_CASES = [
         "prefix-cache-scorer",
         "use queue-scorer",
     ),
-    Case("plugin of another kind", routing(decode=[{"type": "disagg-profile-handler"}]), f"{ROUTING}.decode[0].type", "disagg", "filter, scorer"),
+    Case("plugin of another kind", routing(decode=[{"type": "disagg-profile-handler"}]), f"{ROUTING}.decode[0].type", "disagg", "a filter or scorer"),
     Case("experimental plugin", routing(decode=[{"type": "session-affinity-scorer"}]), f"{ROUTING}.decode[0].type", "session", "stability beta"),
     Case("weight of a filter", routing(decode=[{"type": "decode-filter", "weight": 2}]), f"{ROUTING}.decode[0].weight", "2", "without it"),
     Case(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
+from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
 from factories import aggregated, check, environment, model, role
 
@@ -184,10 +184,11 @@ def test_roles_without_stages_that_are_proposed_pass() -> None:
     staged = {side: role(tensorParallel=8, pipelineParallel=2) for side in ("prefill", "decode")}
     found = said(environment(model(model="glm-5-fp8", maxModelLen=16384, **staged)), "nixl-pipeline-parallel")
     assert len(found) == 2
-    assert f"tensorParallel 8 with pipelineParallel 1 and dataParallel 2 and expertParallel on {H100} in both roles" in found[0].fix
-    assert f"tensorParallel 8 with pipelineParallel 1 on {H200} in both roles" in found[0].fix
+    data = environment(model(model="glm-5-fp8", maxModelLen=16384, **staged))
+    ranks = {"tensorParallel": 8, "pipelineParallel": 1, "dataParallel": 2, "expertParallel": True, "instanceType": H100}
+    assert {f"models[0].prefill.{key}": value for key, value in ranks.items()}.items() <= found[0].corrections[0].items()
     for correction in found[0].corrections:
-        result = check(corrected(environment(model(model="glm-5-fp8", maxModelLen=16384, **staged)), correction))
+        result = check(corrected(data, correction))
         assert result.ok, [f.sentence() for f in result.findings if f.level is Level.ERROR]
 
 
