@@ -173,30 +173,7 @@ def _shape_findings(  # noqa: PLR0913, PLR0917 (what a model of an environment i
     network = NetworkSpec.model_validate({"zones": ["us-east-1a", "us-east-1b"]})
     subject = Subject(without_models(network=network, models=[served.spec]), known, [served])
     found = (f for r in rules() if r.id in SHAPE_RULES for f in r.run(subject))
-    shown = [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in found]
-    return [*shown, *_rank_findings(shape, node)]
-
-
-def _rank_findings(shape: EngineShape, node: Instance) -> list[Finding]:
-    """What speaks against so many data-parallel ranks: together they fill nodes, and with whole experts they divide them."""
-    ranks, moe, gpus = shape.data_parallel, shape.facts.moe, node.gpu.count
-    if ranks == 1:
-        return []
-    wide, world = shape.tensor_parallel * ranks, shape.tensor_parallel * shape.pipeline_parallel * ranks
-    found = []
-    if gpus % world and world % gpus:
-        message = f"makes {world} GPUs with the other sizes, which neither divide the {gpus} of {node.id} nor fill whole nodes"
-        found.append(
-            Finding("tensor-parallel", Level.ERROR, "--data-parallel", message, ranks, f"a number that makes a part or a multiple of {gpus}")
-        )
-    if moe and shape.expert_parallel and moe.experts % wide:
-        fitting = [n for n in range(1, 65) if moe.experts % (n * shape.tensor_parallel) == 0]
-        message = f"with --tensor-parallel {shape.tensor_parallel} does not divide the {moe.experts} experts"
-        found.append(Finding("experts", Level.ERROR, "--data-parallel", message, ranks, ", ".join(map(str, fitting)) or "none with these GPUs"))
-    if moe is None:
-        message = "makes engines that share nothing, as replicas do: the model has no experts"
-        found.append(Finding("experts", Level.INFO, "--data-parallel", message, ranks, "1"))
-    return found
+    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in found]
 
 
 def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:
