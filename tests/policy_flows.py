@@ -50,6 +50,8 @@ OPEN = (
 DNS_PODS = (
     Flow("pod", "DNS pod", 53, "CoreDNS, which policies see behind its Service's address or in place of it", "UDP"),
     Flow("pod", "DNS pod", 53, "long answers"),
+    Flow("pod", "DNS cache", 53, "NodeLocal DNSCache, which pods ask where a cluster runs it", "UDP"),
+    Flow("pod", "DNS cache", 53, "long answers"),
 )
 """Needed without Auto Mode, where DNS is answered by pods; closed with it, where each node answers."""
 

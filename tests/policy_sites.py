@@ -120,6 +120,7 @@ def sites(rendered: Layout, *, elsewhere: str = "100.64.0.0/10") -> dict[str, Si
         beyond = {
             "API server": "172.20.0.1",
             "DNS": "172.20.0.10",
+            "DNS cache": "169.254.20.10",
             "another Service": "172.20.77.7",
             "internet": "203.0.113.7",
             "Pod Identity": "169.254.170.23",

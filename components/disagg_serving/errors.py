@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from .corrections import Correction, words, written
+
 
 class Level(StrEnum):
     """How much a finding weighs: an error stops `pulumi up`, a warning is for the reviewer, info explains."""
@@ -29,8 +31,8 @@ class Finding:
     """One result of a check.
 
     `path` is the place in the stack file (`models[0].decode.tensorParallel`), `value` what stands there, `allowed`
-    what may stand there, `fix` the likely correction. Texts are lowercase, without a final period. `accepted` is the stack file's reason
-    for living with what would be an error.
+    what may stand there, `fix` what to do. Texts are lowercase, without a final period. `corrections` are the parts of the fix that name
+    values, as data: each alone removes the finding. `accepted` is the stack file's reason for living with what would be an error.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Finding:
     fix: str = ""
     reference: str = ""
     accepted: str = ""
+    corrections: tuple[Correction, ...] = ()
 
     def sentence(self) -> str:
         """The finding as one line: path, value, message, allowed values and fix."""
@@ -63,14 +66,23 @@ class Finding:
             "allowed": self.allowed,
             "fix": self.fix,
             "reference": self.reference,
+            **({"corrections": [dict(c) for c in self.corrections]} if self.corrections else {}),
             **({"accepted": self.accepted} if self.accepted else {}),
         }
 
+    def corrected_by(self, correction: Correction) -> Finding:
+        """The finding with this correction as its fix."""
+        return replace(self, fix=words(correction, self.path), corrections=(correction,))
+
+    def guessed(self, value: Any) -> Finding:
+        """The finding with the value that was likely meant in its place."""
+        return replace(self, fix=f"did you mean {written(value)}?", corrections=({self.path: value},))
+
     def below(self, prefix: str) -> Finding:
-        """The same finding with its path put under `prefix`."""
+        """The same finding with its path put under `prefix`; what would have to be corrected there is no longer a stack file."""
         joint = "" if not self.path or self.path.startswith("[") or prefix.endswith(" ") else "."
         joined = prefix + joint + self.path
-        return replace(self, path=joined)
+        return replace(self, path=joined, corrections=())
 
 
 class SpecError(Exception):
@@ -120,7 +132,12 @@ def _printable(value: Any) -> bool:
 
 def did_you_mean(word: object, known: Sequence[str]) -> str:
     """A suggestion for a misspelt word, or an empty text."""
+    close = closest(word, known)
+    return f"did you mean {close}?" if close else ""
+
+
+def closest(word: object, known: Sequence[str]) -> str:
+    """The known word that a misspelt one is most like, or an empty text."""
     from difflib import get_close_matches  # noqa: PLC0415 (not needed while nothing is misspelt)
 
-    close = get_close_matches(str(word), known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]}?" if close else ""
+    return next(iter(get_close_matches(str(word), known, n=1, cutoff=0.6)), "")

@@ -8,6 +8,7 @@ from .form import CATALOG_CASES, FORM_CASES
 from .gateway import GATEWAY_CASES
 from .observability import OBSERVABILITY_CASES
 from .planning import PLANNING_CASES
+from .reservations import RESERVATION_CASES
 from .roles import ROLE_CASES
 from .rollout import ROLLOUT_CASES
 from .untrusted import CONFIG_JSON_CASES, HOSTILE_CASES
@@ -23,5 +24,6 @@ CASES = [
     *PLANNING_CASES,
     *AUTOSCALING_CASES,
     *ROLLOUT_CASES,
+    *RESERVATION_CASES,
 ]
 UNTRUSTED = [*HOSTILE_CASES, *CONFIG_JSON_CASES]

@@ -37,7 +37,7 @@ CAPACITY_CASES = [
         f"{DECODE}.capacity.type",
         "on-demand",
         "(allowed: reserved)",
-        "set type: reserved or remove reservationIds",
+        "remove capacity.reservationIds",
     ),
     Case(
         "groups for more nodes than reserved",
@@ -45,7 +45,7 @@ CAPACITY_CASES = [
         f"{SERVER}.capacity.nodes",
         "5",
         "at least 6",
-        "set replicas to 2",
+        "set replicas: 2",
         says="needs 6 nodes for 3 x 2 pods and 5 are reserved",
     ),
     Case(
@@ -54,20 +54,20 @@ CAPACITY_CASES = [
         f"{DECODE}.capacity.nodes",
         "2",
         "at least 3",
-        "set replicas to 4",
+        "set replicas: 4",
     ),
-    Case("CPU beyond the node", decode(cpu=500), f"{DECODE}.cpu", "500", "at most 190.45", "lower it", says="pod asks for 501 vCPU"),
+    Case("CPU beyond the node", decode(cpu=500), f"{DECODE}.cpu", "500", "at most 190.45", "or remove it", says="pod asks for 501 vCPU"),
     Case(
         "memory beyond the node",
         decode(memoryGiB=5000),
         f"{DECODE}.memoryGiB",
         "5000",
         "at most 1891",
-        "lower it",
+        "or remove it",
         says="more than p5.48xlarge offers",
     ),
-    Case("disk beyond the node", server(ephemeralStorageGiB=30000), f"{SERVER}.ephemeralStorageGiB", "30000", "at most 28312", "lower it"),
-    Case("shared memory beyond memory", decode(memoryGiB=16, shmGiB=64), f"{DECODE}.shmGiB", "64", "at most 15", "raise memoryGiB"),
+    Case("disk beyond the node", server(ephemeralStorageGiB=30000), f"{SERVER}.ephemeralStorageGiB", "30000", "at most 28312", "or remove it"),
+    Case("shared memory beyond memory", decode(memoryGiB=16, shmGiB=64), f"{DECODE}.shmGiB", "64", "at most 15", "remove memoryGiB"),
     Case(
         "one pool, two bounds",
         environment(
@@ -77,7 +77,7 @@ CAPACITY_CASES = [
         "models[1].server.capacity.nodes",
         "2",
         "(allowed: 1)",
-        "state it once",
+        "use 1, or remove it",
         says="differs from models[0].server.capacity.nodes",
     ),
 ]
@@ -114,7 +114,7 @@ ENVIRONMENT_CASES = [
         "network.zones",
         "us-east-1",
         "zones of eu-central-1",
-        "change zones or aws:region",
+        "change the zones, or the region of the stack",
     ),
     Case(
         "environment encrypted",
@@ -145,7 +145,11 @@ ENVIRONMENT_CASES = [
     ),
     Case("name too long for LWS", one(name="a" * 45), "models[0].name", "a" * 45, "at most 42 characters", "shorten it", says="pods of prefill"),
     Case(
-        "cluster made and adopted", environment(existingCluster={"name": "c"}), "existingCluster", allowed="one of cluster", fix="remove one of them"
+        "cluster made and adopted",
+        environment(existingCluster={"name": "c"}),
+        "existingCluster",
+        allowed="one of cluster",
+        fix="remove it, or remove cluster",
     ),
     Case(
         "cluster found in two ways",
@@ -159,9 +163,7 @@ ENVIRONMENT_CASES = [
     Case(
         "context without kubeconfig", existing_cluster(kubeconfig=None, name="c", context="x"), "existingCluster.context", "x", fix="add kubeconfig"
     ),
-    Case(
-        "kubeconfig without node role", existing_cluster(nodeRole=None), "existingCluster.nodeRole", says="is required", fix="or set autoMode: false"
-    ),
+    Case("kubeconfig without node role", existing_cluster(nodeRole=None), "existingCluster.nodeRole", says="is required", fix="add it"),
     Case(
         "GPU subnets missing",
         {**existing_cluster(), "network": {"gpuZone": "us-east-1a"}},
@@ -195,10 +197,15 @@ ENVIRONMENT_CASES = [
         "cluster.kubernetesVersion",
         "1.30",
         "1.34 or newer",
-        'set "1.34"',
+        'use "1.34"',
     ),
     Case(
-        "existing Kubernetes too old", existing_cluster(kubernetesVersion="1.33"), "existingCluster.kubernetesVersion", "1.33", "1.34 or newer", "set"
+        "existing Kubernetes too old",
+        existing_cluster(kubernetesVersion="1.33"),
+        "existingCluster.kubernetesVersion",
+        "1.33",
+        "1.34 or newer",
+        'use "1.34"',
     ),
     Case(
         "nodes outlive Auto Mode",
@@ -206,7 +213,7 @@ ENVIRONMENT_CASES = [
         "nodePools.expireAfterHours",
         "600",
         "at most 480 with terminationGraceHours 24",
-        "lower one of the two",
+        "use 480",
     ),
     Case(
         "network that is none",
@@ -231,7 +238,7 @@ ENVIRONMENT_CASES = [
         "cluster.partition",
         "aws",
         "aws-us-gov",
-        "set partition: aws-us-gov",
+        "use aws-us-gov",
     ),
     Case(
         "token in plain text",

@@ -35,7 +35,7 @@ def two(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 GATEWAY_CASES = [
-    Case("public without ranges", gateway(public=True), f"{GATEWAY}.sourceRanges", allowed="networks of your clients", fix="leave public out"),
+    Case("public without ranges", gateway(public=True), f"{GATEWAY}.sourceRanges", allowed="networks of your clients", fix="remove public"),
     Case("public without TLS", gateway(public=True), f"{GATEWAY}.certificateArn", allowed="a certificate of ACM", fix="add it"),
     Case("public without a key", gateway(public=True), f"{GATEWAY}.apiKeySecret", allowed="a secret key such as apiKey", fix="add it"),
     Case("source range that is none", gateway(sourceRanges=["everyone"]), f"{GATEWAY}.sourceRanges[0]", "everyone", "203.0.113.0/24"),
@@ -59,7 +59,9 @@ GATEWAY_CASES = [
         "m.example.com",
         "a name of its own",
     ),
-    Case("by prefix without a bound", routing(disaggregation="prefixBased"), f"{ROUTING}.nonCachedTokens", allowed="for example 512", fix="add it"),
+    Case(
+        "by prefix without a bound", routing(disaggregation="prefixBased"), f"{ROUTING}.nonCachedTokens", allowed="a number of tokens", fix="use 512"
+    ),
     Case("bound without by prefix", routing(nonCachedTokens=5), f"{ROUTING}.nonCachedTokens", "5", "without it", "set disaggregation: prefixBased"),
     Case("profile of another mode", routing(server=[]), f"{ROUTING}.server", says="with prefill and decode", fix="remove it"),
     Case(
@@ -75,9 +77,9 @@ GATEWAY_CASES = [
         f"{ROUTING}.prefill[0].type",
         "queue-scorrer",
         "prefix-cache-scorer",
-        "did you mean queue-scorer",
+        "use queue-scorer",
     ),
-    Case("plugin of another kind", routing(decode=[{"type": "disagg-profile-handler"}]), f"{ROUTING}.decode[0].type", "disagg", "filter, scorer"),
+    Case("plugin of another kind", routing(decode=[{"type": "disagg-profile-handler"}]), f"{ROUTING}.decode[0].type", "disagg", "a filter or scorer"),
     Case("experimental plugin", routing(decode=[{"type": "session-affinity-scorer"}]), f"{ROUTING}.decode[0].type", "session", "stability beta"),
     Case("weight of a filter", routing(decode=[{"type": "decode-filter", "weight": 2}]), f"{ROUTING}.decode[0].weight", "2", "without it"),
     Case(
@@ -104,7 +106,7 @@ GATEWAY_CASES = [
         "cluster.serviceCidr",
         "10.0.0.0/20",
         "a range apart from it",
-        "move one of them",
+        "use 10.100.0.0/16",
         says="overlaps the VPC's 10.0.0.0/16",
     ),
     Case("default Services inside the VPC", network(cidr="172.20.0.0/16"), "cluster.serviceCidr", "172.20.0.0/16", "apart from it"),
@@ -112,10 +114,10 @@ GATEWAY_CASES = [
     Case("VPC network that is none", environment(networkPolicy={"vpcCidrs": ["x"]}), "networkPolicy.vpcCidrs[0]", "x", "203.0.113.0/24"),
     Case("a VPC that is everything", environment(networkPolicy={"vpcCidrs": ["0.0.0.0/1"]}), "networkPolicy.vpcCidrs[0]", "0.0.0.0/1", "the VPC's"),
     Case("weights from anywhere", environment(networkPolicy={"weightsCidrs": ["0.0.0.0/0"]}), "networkPolicy.weightsCidrs[0]", "0.0.0.0/0", "/8"),
-    Case("mirror without a place", weights(mirror=True, revision="abc"), f"{WEIGHTS}.s3", allowed="bucket", fix="add s3"),
+    Case("mirror without a place", weights(mirror=True, revision="abc"), f"{WEIGHTS}.s3", allowed="bucket", fix="remove mirror"),
     Case("mirror of a floating head", weights(mirror=True, s3=S3), f"{WEIGHTS}.revision", says="floating head", allowed="a commit", fix="add it"),
     Case("cache of what streams", weights(s3=S3, cache="node"), f"{WEIGHTS}.cache", "node", "pod", "remove it"),
-    Case("token for S3", weights(s3=S3, tokenKey="hfToken"), f"{WEIGHTS}.tokenKey", "hfToken", "without it", "set mirror"),
+    Case("token for S3", weights(s3=S3, tokenKey="hfToken"), f"{WEIGHTS}.tokenKey", "hfToken", "without it", "remove it"),
     Case("bucket that is none", weights(s3={"bucket": "Acme_Weights"}), f"{WEIGHTS}.s3.bucket", "Acme_Weights", "small letters"),
     Case("alias of a key", weights(s3={**S3, "kmsKeyArn": ALIAS}), f"{WEIGHTS}.s3.kmsKeyArn", "alias", ":key/id"),
     Case(
@@ -131,8 +133,8 @@ GATEWAY_CASES = [
         two({"weights": {"s3": {**S3, "create": True}}}, {"weights": {"s3": S3}}),
         "models[1].weights.s3.create",
         "false",
-        "True",
-        "state it once",
+        "true",
+        "use true",
     ),
     Case(
         "bucket without AWS",

@@ -27,8 +27,8 @@ OBSERVABILITY_CASES = [
     Case("exporter of another kind", watched(dcgmExporter="operator"), f"{AT}.dcgmExporter", "operator", "none, chart"),
     Case("scraping too often", watched(podMonitors=True, scrapeIntervalSeconds=1), f"{AT}.scrapeIntervalSeconds", "1", "at least 5"),
     Case("label that is none", watched(podMonitors=True, labels={"release": "a b"}), f"{AT}.labels.release", "a b", "a label value"),
-    Case("dashboards without monitors", watched(dashboards=True), f"{AT}.podMonitors", "false", "true", "set podMonitors: true"),
-    Case("alerts without monitors", watched(alerts=True), f"{AT}.podMonitors", "false", "true", "set podMonitors: true", "find no series"),
+    Case("dashboards without monitors", watched(dashboards=True), f"{AT}.podMonitors", "false", "true", "use true"),
+    Case("alerts without monitors", watched(alerts=True), f"{AT}.podMonitors", "false", "true", "use true", "find no series"),
     Case("labels of nothing", watched(labels={"release": "x"}), f"{AT}.labels", says="without podMonitors or alerts", fix="remove it"),
     Case("interval of nothing", watched(scrapeIntervalSeconds=30), f"{AT}.scrapeIntervalSeconds", says="without podMonitors", fix="remove it"),
     Case("folder of nothing", watched(podMonitors=True, dashboardFolder="x"), f"{AT}.dashboardFolder", says="without dashboards", fix="remove it"),
@@ -41,7 +41,7 @@ OBSERVABILITY_CASES = [
         "models[0].engine",
         "old",
         "vllm-0.33.0",
-        "add metrics/vllm-0.1.0.yaml to a folder of catalogDirs",
+        "add that file to folder metrics of one of catalogDirs",
         files={"mine/engines/old.yaml": OLD_ENGINE},
     ),
     Case(
@@ -76,6 +76,6 @@ OBSERVABILITY_CASES = [
         f"{AT}.podMonitors",
         "false",
         "true",
-        "set podMonitors: true",
+        "use true",
     ),
 ]

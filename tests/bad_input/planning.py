@@ -27,8 +27,8 @@ PLANNING_CASES = [
         large(),
         f"{SERVER}.tensorParallel",
         "8",
-        "tensorParallel 8 with pipelineParallel 2 on p5.48xlarge; tensorParallel 8 on p5e.48xlarge; tensorParallel 8 on p5en.48xlarge",
-        "use tensorParallel 8 with pipelineParallel 2 on p5.48xlarge",
+        "an engine that keeps less than 71.3 GiB a GPU besides its KV cache",
+        "use tensorParallel 8 with pipelineParallel 2 on p5.48xlarge, or use tensorParallel 8 on p5en.48xlarge",
         says="88.1 to 95.3 GiB of weights",
     ),
     Case(
@@ -53,7 +53,7 @@ PLANNING_CASES = [
         CONTEXT,
         "",
         "at most",
-        "set maxModelLen",
+        "use 18304",
         says="is more than the KV cache of server holds",
     ),
     Case(
@@ -62,10 +62,12 @@ PLANNING_CASES = [
         CONTEXT,
         "",
         "at most",
-        "set maxModelLen",
+        "use 197376",
         says="is more than the KV cache",
     ),
-    Case("prefill with more GPUs than KV heads", both(16, 8), f"{DECODE}.tensorParallel", "8", "16 or more", "use 16, or lower prefill's to 8"),
+    Case(
+        "prefill with more GPUs than KV heads", both(16, 8), f"{DECODE}.tensorParallel", "8", "16 or more", "use 16, or set prefill.tensorParallel: 8"
+    ),
     Case(
         "experts cut inside a block",
         environment(aggregated(model="qwen3-235b-a22b-instruct-fp8", maxModelLen=4096, server=role(tensorParallel=8))),
@@ -95,7 +97,7 @@ PLANNING_CASES = [
         f"{SERVER}.dataParallel",
         "2",
         "(allowed: 1)",
-        "use replicas: 6 instead",
+        "remove it and set replicas: 6",
         says="has no experts to share",
     ),
     Case(
@@ -104,7 +106,7 @@ PLANNING_CASES = [
         f"{SERVER}.dataParallel",
         "3",
         "1, 2, 4, 6",
-        "use 2",
+        "use 4",
         says="nor fill whole nodes",
     ),
     Case(
@@ -128,7 +130,7 @@ PLANNING_CASES = [
         f"{DECODE}.instanceType",
         "p6-b200.48xlarge",
         "p5en.48xlarge",
-        "use one GPU generation in both roles, for example p5en.48xlarge",
+        "use p5en.48xlarge",
         says="decode cannot read it",
     ),
     Case(
@@ -168,7 +170,7 @@ PLANNING_CASES = [
         f"{DECODE}.maxNumSeqs",
         "512",
         "at most 256",
-        "raise maxNumBatchedTokens to 512",
+        "set maxNumBatchedTokens: 512",
     ),
     Case(
         "certificate of another region",
@@ -192,6 +194,14 @@ PLANNING_CASES = [
         "figures of one start of this engine",
         "take the figures from a log of this very engine",
         says="more than the 71.3 GiB",
+    ),
+    Case(
+        "KV dtype of unknown size",
+        one(kvCacheDtype="fp8_ds_mla"),
+        "models[0].kvCacheDtype",
+        "fp8_ds_mla",
+        "fp8_e4m3",
+        "remove it",
     ),
     Case("calibration without KV", server(calibration={"weightsGiB": 30}), f"{SERVER}.calibration.kvCacheGiB", says="is required"),
 ]

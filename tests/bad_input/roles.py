@@ -9,7 +9,14 @@ from .case import DECODE, LLAMA_CONFIG, OLD_ENGINE, PREFILL, SERVER, Case, decod
 ROLE_CASES = [
     Case("no decode", one(decode=None), DECODE, says="is missing beside prefill", allowed="prefill and decode, or server", fix="add decode"),
     Case("no prefill", one(prefill=None), PREFILL, says="is missing beside decode", allowed="prefill and decode, or server", fix="add prefill"),
-    Case("no role", one(prefill=None, decode=None), "models[0]", says="has no role", allowed="prefill and decode, or server", fix="add `server:"),
+    Case(
+        "no role",
+        one(prefill=None, decode=None),
+        "models[0]",
+        says="has no role",
+        allowed="prefill and decode, or server",
+        fix="set server: {instanceType: p5.48xlarge, tensorParallel: 2}",
+    ),
     Case("server beside prefill", one(server=role(), decode=None), SERVER, says="stands beside", allowed="or server", fix="remove one mode"),
     Case("three GPUs of eight", decode(tensorParallel=3), f"{DECODE}.tensorParallel", "3", "1, 2, 4, 8", "use 2", says="does not divide the 8 GPUs"),
     Case("one node and a half", decode(tensorParallel=12), f"{DECODE}.tensorParallel", "12", "a multiple of 8", says="fills no whole number"),
@@ -75,7 +82,7 @@ ROLE_CASES = [
         "models[0].workload",
         "1024",
         "at most 1000 together",
-        "raise maxModelLen to 1024",
+        "set maxModelLen: 1024",
     ),
     Case("flag of the project", one(extraArgs=["--port=80"]), "models[0].extraArgs[0]", "--port=80", "flags without a field", "use the field"),
     Case(
@@ -106,6 +113,16 @@ ROLE_CASES = [
         "flag without dashes", one(extraArgs=["seed=1"]), "models[0].extraArgs[0]", "seed=1", "--flag or --flag=value", "join flag and value with ="
     ),
     Case("flag and value apart", one(extraArgs=["--seed 1"]), "models[0].extraArgs[0]", "--seed 1", "--flag=value", "join flag and value with ="),
+    Case(
+        "optimization level in short",
+        one(extraArgs=["-O3"]),
+        "models[0].extraArgs[0]",
+        "-O3",
+        "--flag=value",
+        "use --optimization-level=3",
+        says="is a short flag",
+    ),
+    Case("level that NCCL's log has not", one(extraEnv={"NCCL_DEBUG": "debug"}), "models[0].extraEnv.NCCL_DEBUG", "debug", "INFO", "use INFO"),
     Case("NCCL_ALGO", one(extraEnv={"NCCL_ALGO": "Ring"}), "models[0].extraEnv.NCCL_ALGO", allowed="without it", fix="remove it", says="OFI tuner"),
     Case(
         "variable of the project", one(extraEnv={"HF_HOME": "/x"}), "models[0].extraEnv.HF_HOME", allowed="variables that it does not", fix="remove"
@@ -122,7 +139,7 @@ ROLE_CASES = [
         decode(nodeSelector={"a": "b"}),
         f"{DECODE}.nodeSelector",
         allowed="without it",
-        fix="existingCluster.autoMode: false",
+        fix="remove it",
     ),
     Case(
         "no selector without Auto Mode",

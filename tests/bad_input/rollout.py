@@ -26,12 +26,12 @@ def full(nodes: int, replicas: int) -> dict[str, Any]:
 
 ROLLOUT_CASES = [
     Case("candidate without a name", one(candidate={"maxModelLen": 4096}), f"{CANDIDATE}.generation", says="is required"),
-    Case("candidate that is the same", one(candidate={"generation": "b"}), CANDIDATE, "", "what differs", "change something, or remove it"),
+    Case("candidate that is the same", one(candidate={"generation": "b"}), CANDIDATE, "", "what differs", "remove it, or change something"),
     Case(
         "candidate left behind",
         one(candidate={"generation": "b", "activate": True}),
         CANDIDATE,
-        fix="set models[0].generation: b and remove it",
+        fix="set generation: b and remove it",
         says="is the same as m",
     ),
     Case(
@@ -86,7 +86,7 @@ ROLLOUT_CASES = [
         f"{CANDIDATE}.server",
         "",
         "",
-        "reserve 2 more and set capacity.nodes: 4 in models[0].server",
+        "reserve more for both pairs, and say so in capacity.nodes",
         says="needs 4 nodes (32 GPUs) for both pairs, of which 2 serve, and 2 (16 GPUs) are reserved",
     ),
     Case(
@@ -95,7 +95,7 @@ ROLLOUT_CASES = [
         f"{CANDIDATE}.server",
         "",
         "at most 1 replicas",
-        "give models[0].candidate.server 1 replicas, or reserve 1 more and set capacity.nodes: 4 in models[0].server",
+        "use {instanceType: p5.48xlarge, replicas: 1, tensorParallel: 8,",
     ),
     Case(
         "other revision in the same folder",
@@ -103,7 +103,7 @@ ROLLOUT_CASES = [
         f"{CANDIDATE}.weights.revision",
         "fedcba9876",
         "with weights.s3.prefix",
-        "add models[0].candidate.weights.s3.prefix",
+        "add weights.s3.prefix to the candidate",
     ),
     Case(
         "other model in the same folder",

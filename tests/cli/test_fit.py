@@ -153,6 +153,20 @@ def test_what_cannot_start_does_not_fit(disagg: Run, model: str, options: tuple[
     assert [f for f in json.loads(disagg.out)["findings"] if f["level"] == "error" and f"[{f['id']}]" in words]
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("deepseek-v3", ("--tensor-parallel", "8", "--data-parallel", "3", "--expert-parallel"), "error [experts] --data-parallel: 3"),
+        ("deepseek-v3", ("--tensor-parallel", "2", "--data-parallel", "6", "--expert-parallel"), "error [tensor-parallel] --data-parallel: 6"),
+        ("llama-3.1-8b-instruct", ("--data-parallel", "2"), "error [data-parallel] --data-parallel: 2 has no use"),
+    ],
+)
+def test_ranks_of_data_parallelism_are_checked(disagg: Run, model: str, options: tuple[str, ...], words: str) -> None:
+    """Ranks fill nodes and divide the experts, which a model without any has no use for."""
+    assert disagg("fit", "--model", model, "--instance", "p5en.48xlarge", "--max-model-len", "8192", *options) == 2
+    assert words in disagg.out
+
+
 def test_what_is_missing_is_said(disagg: Run) -> None:
     """A model that does not fit lacks so many GiB a GPU; one that fits lacks nothing."""
     assert disagg(*GLM) == 2

@@ -13,11 +13,12 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "errors", "pins", "yaml_io"}
+BASE = {"labels", "corrections", "errors", "pins", "yaml_io"}
 FORM = BASE | {"spec", "catalog"}
 LAYERS: dict[str, set[str]] = {
     "labels": set(),
-    "errors": set(),
+    "corrections": set(),
+    "errors": {"corrections"},
     "pins": set(),
     "yaml_io": {"errors"},
     "spec": BASE | {"spec"},

@@ -111,7 +111,7 @@ def test_alternatives_pass_the_other_rules() -> None:
 def test_the_field_that_takes_the_memory_is_named() -> None:
     """Where a step of many tokens, or a small share of memory, is why the model does not fit, that field and a value come first."""
     small = aggregated(maxModelLen=8192, gpuMemoryUtilization=0.4, server=role(tensorParallel=2))
-    assert "set server.gpuMemoryUtilization: 0.9" in advice(environment(small))
+    assert "set gpuMemoryUtilization: 0.9" in advice(environment(small))
 
 
 def test_a_default_that_does_not_fit_is_not_to_be_left_out() -> None:

@@ -1,105 +1,313 @@
-"""What a refusal for memory suggests, done to the stack file, ends the refusal."""
+"""What a finding suggests, done to the stack file, ends the finding and breaks nothing else; words and data of a suggestion are one."""
 
 from __future__ import annotations
 
+import ast
 import re
-from copy import deepcopy
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from disagg_serving.catalog import load_catalog
+import pytest
+from bad_input import CASES
+from disagg_serving.catalog import Catalog, load_catalog
+from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
-from factories import aggregated, check, environment, model, role
-from hypothesis import assume, given, settings
+from disagg_serving.planning import evaluation
+from disagg_serving.planning.evaluation import Evaluation
+from disagg_serving.planning.rules import rules
+from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
+from generator import Generator
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-MEMORY = ("memory-fit", "context-fit")
-LAYOUT = re.compile(
-    r"use tensorParallel (\d+)(?: with pipelineParallel (\d+))?(?: with dataParallel (\d+) and expertParallel)? on (\S+)( in both roles)?"
-)
-CONTEXT, DTYPE = re.compile(r"set maxModelLen: (\d+)"), re.compile(r"set kvCacheDtype: (\S+)")
-SETTING = re.compile(r"set (\w+)\.(maxNumBatchedTokens|gpuMemoryUtilization): (\S+)")
-GENERAL = {"use more GPUs an engine", "use more GPUs an engine or a smaller model", "set calibration from the log of a start"}
-"""Advice that names no value."""
+RULES = {r.id for r in rules()}
+FORM = {"schema", "missing", "unknown-key"}
+FOLDER = ROOT / "components/disagg_serving/planning/rules"
+NAMES_VALUE = re.compile(r"\b\d|\w: ?\S|=\S|\b(true|false)\b")
+COMMANDS = re.compile(r"`[^`]*`")
 TYPES = ("p5.4xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")
+WHOLE = Catalog()
+VARIABLES = st.sampled_from(("NCCL_ALGO", "HF_HOME", "UCX_TLS", "NCCL_NET", "NCCL_DEBUG"))
 
 
-def of_memory(data: dict[str, Any]) -> list[Finding]:
-    """Findings about memory."""
-    return [f for f in check(data).findings if f.id in MEMORY]
+@pytest.fixture
+def _one_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's catalogue is read once: it does not change, and reading it is most of a check's time."""
+    monkeypatch.setattr(evaluation, "load_catalog", lambda dirs, base: load_catalog(dirs, base) if dirs else WHOLE)
 
 
-def errors_of(data: dict[str, Any], side: str) -> set[tuple[str, str]]:
-    """Rules that are broken by a role, or by the model of both, with the places."""
-    return {(f.id, f.path) for f in check(data).findings if f.level is Level.ERROR and _side(f) in (side, "")}
+def place(finding: Finding) -> tuple[str, str]:
+    """A rule and where it speaks; entries of one list are one place."""
+    return finding.id, re.sub(r"\[\d+\]$", "[]", finding.path)
 
 
-def applied(data: dict[str, Any], finding: Finding, way: str) -> dict[str, Any] | None:
-    """The environment after one way of a fix; None for advice that names no value. Fails for a way that cannot be read."""
-    changed = deepcopy(data)
-    served = changed["models"][0]
-    side = _side(finding)
-    if found := LAYOUT.fullmatch(way):
-        ranks = int(found[3] or 1)
-        for moved in ("prefill", "decode") if found[5] else (side,):
-            served[moved] |= {"tensorParallel": int(found[1]), "pipelineParallel": int(found[2] or 1), "instanceType": found[4]}
-            served[moved] |= {"dataParallel": ranks, **({"expertParallel": True} if ranks > 1 else {})}
-    elif found := CONTEXT.fullmatch(way):
-        served["maxModelLen"] = int(found[1])
-    elif found := DTYPE.fullmatch(way):
-        served["kvCacheDtype"] = found[1]
-    elif found := SETTING.fullmatch(way):
-        served[found[1]][found[2]] = float(found[3]) if "." in found[3] else int(found[3])
-    else:
-        assert way in GENERAL, way
-        return None
-    return changed
+def errors(result: Evaluation, about: Finding) -> Counter[tuple[str, str]]:
+    """Errors that a correction may have made: of the same model, or of none."""
+    other = re.match(r"models\[\d+\]", about.path)
+    found = [f for f in result.findings if f.level is Level.ERROR]
+    if other and not result.layout:
+        found = [f for f in found if not f.path.startswith("models[") or f.path.startswith(other[0])]
+    return Counter(map(place, found))
+
+
+def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
+    """Every correction of every finding; returns how many there were."""
+    tried = 0
+    for finding in before.findings:
+        assert_words_are_made_of_data(finding)
+        for correction in finding.corrections:
+            tried += 1
+            after = evaluation.evaluate(corrected(data, correction), base)
+            left = [f for f in after.findings if place(f) == place(finding) and (f.level is Level.INFO) == (finding.level is Level.INFO)]
+            there = sum(place(f) == place(finding) for f in before.findings)
+            gone = len(left) < there if finding.path.endswith("]") else not left
+            assert gone, (finding.sentence(), correction, [f.sentence() for f in left])
+            new = errors(after, finding) - errors(before, finding)
+            if finding.id not in RULES:  # behind a value that cannot be read may be others, which nobody could see
+                new = Counter({p: n for p, n in new.items() if p[0] in FORM and p[1].startswith(finding.path)})
+            elif before.layout is None and len(before.spec.models if before.spec else ()) > 1:
+                new = Counter({p: n for p, n in new.items() if p[1].startswith(finding.path.split(".", maxsplit=1)[0])})
+            assert not new, (finding.sentence(), correction, new)
+    return tried
+
+
+def assert_words_are_made_of_data(finding: Finding) -> None:
+    """A fix is what its corrections say and advice without values."""
+    rest = finding.fix
+    for correction in finding.corrections:
+        for text in (words(correction, finding.path), f"did you mean {correction.get(finding.path)}?"):
+            rest = rest.replace(text, "", 1)
+    if not finding.id.startswith(("yaml", "nested-secret", "missing")):
+        assert not NAMES_VALUE.search(COMMANDS.sub("", rest)), f"{finding.id}: {rest!r} of {finding.fix!r} names a value and is no correction"
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if isinstance(c.data, dict) and "config" not in c.data and not c.files], ids=lambda c: c.name)
+def test_fixes_of_bad_input(case: Any) -> None:
+    """Each suggestion of each known mistake."""
+    assert_fixes_work(case.data, check(case.data))
+
+
+BOUND = re.compile(r"(?:at most|at least) (\d+)\b|(\d+) or more|(\d+)")
+CHOICE = re.compile(r"[\w.-]+(, [\w.-]+)*")
+
+
+def permitted(finding: Finding) -> list[Any]:
+    """Values that the allowed ones of a finding name, in the type of the value that stands there."""
+    if not isinstance(finding.value, (int, float, str)) or isinstance(finding.value, bool):
+        return []
+    if found := BOUND.match(finding.allowed) if isinstance(finding.value, (int, float)) else None:
+        listed = re.findall(r"\d+", finding.allowed) if CHOICE.fullmatch(finding.allowed) else [next(n for n in found.groups() if n)]
+        return [int(n) for n in listed if int(n) <= 64 or len(listed) == 1]
+    return finding.allowed.split(", ") if CHOICE.fullmatch(finding.allowed) and isinstance(finding.value, str) else []
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if isinstance(c.data, dict) and "config" not in c.data and not c.files], ids=lambda c: c.name)
+def test_what_is_allowed_is_accepted(case: Any) -> None:
+    """Each value that a rule says is allowed, put into the place, ends what that rule says about it."""
+    for finding in check(case.data).findings:
+        if finding.id in RULES and finding.level is Level.ERROR:
+            for value in permitted(finding):
+                after = check(corrected(case.data, {finding.path: value}))
+                left = [f for f in after.findings if place(f) == place(finding) and f.level is Level.ERROR]
+                assert not left, (finding.sentence(), value, [f.sentence() for f in left])
 
 
 @st.composite
 def tight(draw: st.DrawFn) -> dict[str, Any]:
     """Engines of all models of the catalogue on small and large instances, with short and long contexts."""
-    catalog = load_catalog()
-    name, instance = draw(st.sampled_from(sorted(catalog.models))), draw(st.sampled_from(TYPES))
-    longest = catalog.models[name].context_length
+    name, instance = draw(st.sampled_from(sorted(WHOLE.models))), draw(st.sampled_from(TYPES))
+    longest = WHOLE.models[name].context_length
     common = {
         "model": name,
         "maxModelLen": draw(st.integers(1, longest // 1024)) * 1024,
-        "gpuMemoryUtilization": draw(st.sampled_from((0.5, 0.8, 0.9))),
+        "gpuMemoryUtilization": draw(st.sampled_from((0.5, 0.8, 0.9, 0.97))),
     }
     batch = draw(st.sampled_from((None, None, 131072)))
     options = {"instanceType": instance, **({"maxNumBatchedTokens": batch} if batch else {})}
-    options |= {"expertParallel": True} if catalog.models[name].moe is not None and draw(st.booleans()) else {}
+    options |= {"expertParallel": True} if WHOLE.models[name].moe is not None and draw(st.booleans()) else {}
     options |= {"dataParallel": draw(st.sampled_from((1, 1, 2, 4)))} if "expertParallel" in options else {}
-    engine = role(**options, tensorParallel=draw(st.sampled_from((1, 2, 4, 8))))
+    sizes = st.sampled_from((1, 2, 3, 4, 8, 16, 24))
+    options |= {"pipelineParallel": 2} if draw(st.integers(0, 5)) == 0 else {}
+    engine = role(**options, tensorParallel=draw(sizes))
     if draw(st.booleans()):
         return environment(aggregated(**common, server=engine))
-    return environment(model(**common, prefill=engine, decode=role(**options, tensorParallel=draw(st.sampled_from((2, 4, 8))))))
+    other = draw(st.sampled_from((instance, instance, *TYPES)))
+    return environment(model(**common, prefill=engine, decode=role(**{**options, "instanceType": other}, tensorParallel=draw(sizes))))
 
 
-@given(tight())
-@settings(max_examples=150, deadline=None)
-def test_every_way_that_is_suggested_removes_its_finding(data: dict[str, Any]) -> None:
-    """The same rule says nothing about the same role afterwards, neither as an error nor as a warning, and no other rule refuses what was done."""
-    found = of_memory(data)
-    assume(found)
-    for finding in found:
-        for way in finding.fix.split(", or "):
-            changed = applied(data, finding, way)
-            if changed is None:
-                continue
-            left = [f for f in of_memory(changed) if f.id == finding.id and f.path == finding.path and _side(f) == _side(finding)]
-            assert not left, (way, finding.sentence(), [f.sentence() for f in left])
-            new = errors_of(changed, _side(finding)) - errors_of(data, _side(finding))
-            assert not new, (way, finding.sentence(), new)
+@st.composite
+def odd(draw: st.DrawFn) -> dict[str, Any]:
+    """One or two settings of a role, of a model or around it that some rule has something to say about."""
+    of_role = {
+        "cpu": st.sampled_from((0.5, 1, 60, 150, 500)),
+        "memoryGiB": st.sampled_from((1, 7, 9, 21, 27, 60, 500, 1200, 5000)),
+        "shmGiB": st.sampled_from((1, 19, 64, 300, 5000)),
+        "ephemeralStorageGiB": st.sampled_from((20, 100, 20000, 99999)),
+        "expertParallel": st.just(True),
+        "maxNumSeqs": st.sampled_from((300, 9000)),
+        "maxNumBatchedTokens": st.sampled_from((64, 8192)),
+        "gpuMemoryUtilization": st.sampled_from((0.3, 0.98)),
+        "replicas": st.sampled_from((2, 5, 9)),
+        "nodeSelector": st.just({"a": "b"}),
+        "capacity": st.sampled_from(
+            (
+                {"type": "spot"},
+                {"nodes": 1},
+                {"type": "reserved"},
+                {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"] * 2, "nodes": 1},
+                {"reservationIds": ["cr-0123456789abcdef0"]},
+            )
+        ),
+    }
+    of_model: dict[str, st.SearchStrategy[Any]] = {
+        "engine": st.sampled_from(sorted(WHOLE.engines)),
+        "kvCacheDtype": st.sampled_from(("fp8", "fp8_e5m2", "fp8_ds_mla")),
+        "maxModelLen": st.sampled_from((1000, 10**6)),
+        "speculative": st.sampled_from([{"method": m, "numSpeculativeTokens": 2} for m in ("mtp", "eagle3", "ngram")]),
+        "extraArgs": st.sampled_from((["--port=1", "--seed=1"], ["-O3"], ["--all2all-backend=pplx", "--hf-overrides=x"])),
+        "extraEnv": st.dictionaries(VARIABLES, st.sampled_from(("ib", "INFO")), max_size=2),
+        "namespace": st.sampled_from(("default", "lws-system")),
+        "gateway": st.sampled_from(
+            (
+                {"public": True},
+                {"enabled": False, "public": True},
+                {"routing": {"disaggregation": "prefixBased"}},
+                {"routing": {"nonCachedTokens": 5}},
+                {"routing": {"decode": [{"type": "token-load-scorer"}, {"type": "queue-scorrer"}, {"type": "decode-filter"}]}},
+            )
+        ),
+        "weights": st.sampled_from(
+            ({"mirror": True}, {"s3": {"bucket": "acme"}, "tokenKey": "hfToken"}, {"s3": {"bucket": "acme"}, "cache": "node"}, {"cache": "node"})
+        ),
+        "workload": st.just({"inputTokens": 2000, "outputTokens": 500, "requestsPerSecond": 3}),
+    }
+    around: dict[str, st.SearchStrategy[Any]] = {
+        "cluster": st.sampled_from(({"kubernetesVersion": "1.30"}, {"serviceCidr": "10.0.0.0/20"}, {"partition": "aws-cn"})),
+        "nodePools": st.sampled_from(({"expireAfterHours": 600}, {"tags": {"kubernetes.io/cluster/a": "b"}})),
+        "networkPolicy": st.sampled_from(({"enabled": False, "vpcCidrs": ["10.0.0.0/16"]}, {"vpcCidrs": ["10.9.0.0/16"]})),
+        "accept": st.just({"extra-env": "because it is needed"}),
+    }
+
+    def some(fields: dict[str, Any], most: int) -> dict[str, Any]:
+        keys = draw(st.lists(st.sampled_from(sorted(fields)), max_size=most, unique=True))
+        return {key: draw(fields[key]) for key in keys}
+
+    name = draw(st.sampled_from(("llama-3.3-70b-instruct-fp8", "qwen3-235b-a22b-instruct-fp8", "gpt-oss-120b")))
+    size = draw(st.sampled_from((2, 4, 8)))
+    options = {"model": name, **some(of_model, 1)}
+    one = draw(st.sampled_from((model, aggregated)))
+    sides = ("prefill", "decode") if one is model else ("server",)
+    made = one(**options, **{side: role(tensorParallel=size, **(some(of_role, 2) if side != "prefill" else {})) for side in sides})
+    if draw(st.integers(0, 4)) == 0:
+        return existing_cluster(made, autoMode=draw(st.booleans()), kubeconfig=None, name="c")
+    return environment(made, **some(around, 1))
 
 
-def _side(finding: Finding) -> str:
-    return next((k for k in ("prefill", "decode", "server") if f".{k}." in finding.path or f" of {k} " in finding.message), "")
+@pytest.mark.usefixtures("_one_catalogue")
+def test_every_correction_removes_its_finding() -> None:
+    """Whatever is suggested for whatever input: the finding is gone, no new error is there, and many rules were tried."""
+    seen: Counter[str] = Counter()
+
+    @given(tight() | odd() | Generator(8).environment())
+    @settings(max_examples=300, deadline=None)
+    def holds(data: dict[str, Any]) -> None:
+        result = check(data)
+        seen.update(f.id for f in result.findings if f.corrections)
+        assert_fixes_work(data, result)
+
+    holds()
+    assert len(seen) > 25, seen
+
+
+def faults(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, ast.expr]]:
+    """Expressions that stand for advice in a module of rules, each with its function."""
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+        for call in (n for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "Fault"):
+            yield from ((function, arg) for arg in call.args[4:5])
+            yield from ((function, k.value) for k in call.keywords if k.arg in {"advice", "otherwise"})
+
+
+def texts(tree: ast.Module, function: ast.FunctionDef, expression: ast.expr) -> Iterator[str]:
+    """The constants that an expression can be; fails for anything that is put together of values."""
+    match expression:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.JoinedStr(values=parts):
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else " 0 " for p in parts)  # a value, which only a command may hold
+        case ast.IfExp(body=body, orelse=other):
+            yield from texts(tree, function, body)
+            yield from texts(tree, function, other)
+        case ast.BoolOp(values=values) | ast.Dict(values=values):
+            for value in values:
+                yield from texts(tree, function, value)
+        case ast.Subscript(value=value):
+            yield from texts(tree, function, value)
+        case ast.Name(id=name):
+            found = [v for scope in (function, tree) for v in assigned(scope, name)]
+            assert found, f"{function.name}: {name} is not to be found"
+            for value in found:
+                yield from texts(tree, function, value)
+        case ast.Call(func=ast.Name(id="did_you_mean")) | ast.Attribute(attr="fix"):
+            return  # a key's name, and the words of a finding
+        case _:
+            pytest.fail(f"{function.name}: advice is made of values: {ast.unparse(expression)}; use ways")
+
+
+def assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:
+    """Values that a name gets in a function or module."""
+    for node in ast.walk(scope) if isinstance(scope, ast.FunctionDef) else ast.iter_child_nodes(scope):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name) and target.id == name:
+                yield node.value
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from (v for t, v in zip(target.elts, node.value.elts, strict=True) if isinstance(t, ast.Name) and t.id == name)
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.py")), ids=lambda f: f.name)
+def test_advice_names_no_value(file: Path) -> None:
+    """What is not tried says nothing that could be tried: advice is a constant without a setting's value."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for function, expression in faults(tree):
+        for text in texts(tree, function, expression):
+            assert not NAMES_VALUE.search(COMMANDS.sub("", text)), f"{function.name}: {text!r} names a value; use ways"
 
 
 def test_a_calibrated_engine_is_not_proposed_to_itself() -> None:
     """A record that leaves too little room is answered with other engines, not with the same one without its record."""
     engine = role(calibration={"weightsGiB": 34.2, "kvCacheGiB": 5})
-    (found,) = [f for f in of_memory(environment(aggregated(maxModelLen=131072, server=engine))) if f.id == "context-fit"]
+    (found,) = [f for f in check(environment(aggregated(maxModelLen=131072, server=engine))).findings if f.id == "context-fit"]
     assert "tensorParallel 2 on p5.48xlarge" not in found.sentence()
     assert "tensorParallel 4 on p5.48xlarge" in found.sentence()
+
+
+def test_corrections_are_data_for_machines() -> None:
+    """The JSON of a finding has its corrections as places and values; findings without any have no such key."""
+    found = [f.as_dict() for f in check(environment(model(decode=role(tensorParallel=3)))).findings]
+    assert {"models[0].decode.tensorParallel": 2} in next(f for f in found if f["id"] == "tensor-parallel")["corrections"]
+    assert "corrections" not in next(f for f in found if f["id"] == "image-unverified")
+
+
+@pytest.mark.parametrize(
+    ("correction", "at", "text"),
+    [
+        ({"models[0].decode.tensorParallel": 4}, "models[0].decode.tensorParallel", "use 4"),
+        ({"models[0].prefill.tensorParallel": 4}, "models[0].decode.tensorParallel", "set prefill.tensorParallel: 4"),
+        ({f"models[0].{r}.tensorParallel": 4 for r in ("prefill", "decode")}, "models[0].decode.tensorParallel", "use 4 in both roles"),
+        ({"models[0].kvCacheDtype": "fp8"}, "models[0].maxModelLen", "set kvCacheDtype: fp8"),
+        ({"cluster.kubernetesVersion": "1.34"}, "cluster.kubernetesVersion", 'use "1.34"'),
+        ({"models[0].gateway.public": None}, "models[0].gateway.public", "remove it"),
+        ({"networkPolicy.enabled": True}, "models[0].gateway.public", "set networkPolicy.enabled: true"),
+        (
+            {"models[0].server.instanceType": "p5en.48xlarge", "models[0].server.tensorParallel": 8, "models[0].server.calibration": None},
+            "models[0].maxModelLen",
+            "use tensorParallel 8 on p5en.48xlarge without calibration in server",
+        ),
+    ],
+)
+def test_words(correction: dict[str, Any], at: str, text: str) -> None:
+    """A correction reads like an instruction at the place where the reader is."""
+    assert words(correction, at) == text

@@ -10,6 +10,8 @@ import pytest
 from disagg_serving.catalog import Model
 from disagg_serving.catalog.hf_config import read_model
 from disagg_serving.errors import SpecError
+from disagg_serving.planning.fit import EngineShape
+from disagg_serving.planning.fit.weights import Stage, weight_parts
 
 BASE: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -162,6 +164,11 @@ def test_queries_without_a_rank_are_legal(tmp_path: Path) -> None:
     """DeepSeek-V2-Lite projects its queries in one piece: 15.7 billion parameters."""
     facts = read(tmp_path, V2_LITE)
     assert facts.parameters_b.total == pytest.approx(15.7, rel=0.01)
+    assert facts.mla is not None
+    stage = Stage(0, 1, 0, is_first=True, is_last=False)
+    one, two = (weight_parts(EngineShape(facts, "0.33.0", 80, tensor_parallel=n), stage)["attention"] for n in (1, 2))
+    latent = 2 * facts.hidden_size * (facts.mla.kv_lora_rank + facts.mla.qk_rope_head_dim)
+    assert one - latent == 2 * (two - latent), "queries are cut by heads, and only the projection to the latent is whole on each GPU"
 
 
 def test_a_size_may_be_written_as_a_float(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
+from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
 from factories import aggregated, check, environment, model, role
 
@@ -165,7 +165,7 @@ def test_a_proposed_size_divides_the_heads() -> None:
     (found,) = said(environment(model(prefill=role(tensorParallel=4), decode=role(tensorParallel=3))), "pd-tensor-parallel")
     assert found.fix == "use 4"
     (found,) = said(environment(model(prefill=role(tensorParallel=24), decode=role(tensorParallel=8))), "pd-tensor-parallel")
-    assert found.fix == "lower prefill's to 8"
+    assert found.fix == "set prefill.tensorParallel: 8"
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 12, 64])
@@ -184,12 +184,11 @@ def test_roles_without_stages_that_are_proposed_pass() -> None:
     staged = {side: role(tensorParallel=8, pipelineParallel=2) for side in ("prefill", "decode")}
     found = said(environment(model(model="glm-5-fp8", maxModelLen=16384, **staged)), "nixl-pipeline-parallel")
     assert len(found) == 2
-    ways = re.findall(r"tensorParallel (\d+) on ([\w.-]+[a-z])", found[0].fix)
-    assert ("16", H100) in ways
-    assert ("8", H200) in ways
-    for size, kind in ways:
-        sides = {side: role(instanceType=kind, tensorParallel=int(size)) for side in ("prefill", "decode")}
-        result = check(environment(model(model="glm-5-fp8", maxModelLen=16384, **sides)))
+    data = environment(model(model="glm-5-fp8", maxModelLen=16384, **staged))
+    ranks = {"tensorParallel": 8, "pipelineParallel": 1, "dataParallel": 2, "expertParallel": True, "instanceType": H100}
+    assert {f"models[0].prefill.{key}": value for key, value in ranks.items()}.items() <= found[0].corrections[0].items()
+    for correction in found[0].corrections:
+        result = check(corrected(data, correction))
         assert result.ok, [f.sentence() for f in result.findings if f.level is Level.ERROR]
 
 

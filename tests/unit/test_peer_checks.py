@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from disagg_serving.corrections import corrected
 from disagg_serving.errors import Level
 from factories import aggregated, check, environment, existing_cluster, model, role
 
@@ -126,9 +127,8 @@ def test_alternatives_pass_the_check() -> None:
     """What a refusal for memory suggests is accepted when it is done, also by every other rule."""
     bad = environment(aggregated(model="glm-5-fp8", server=role(tensorParallel=8)))
     (refusal,) = [f for f in check(bad).findings if f.id == "memory-fit"]
-    for text in refusal.allowed.split("; "):
-        words = text.split()
-        server = role(instanceType=words[-1], tensorParallel=int(words[1]), pipelineParallel=int(words[4]) if "pipelineParallel" in words else 1)
-        result = check(environment(aggregated(model="glm-5-fp8", server=server)))
-        assert result.ok, (text, [f.sentence() for f in result.findings if f.level is Level.ERROR])
-        assert not [f for f in result.findings if f.id in {"memory-fit", "context-fit"}], text
+    assert "use tensorParallel 8 on p5en.48xlarge" in refusal.fix
+    for correction in refusal.corrections:
+        result = check(corrected(bad, correction))
+        assert result.ok, (correction, [f.sentence() for f in result.findings if f.level is Level.ERROR])
+        assert not [f for f in result.findings if f.id in {"memory-fit", "context-fit"}], correction

@@ -179,7 +179,7 @@ def test_vpc_cidrs_contain_the_network_that_is_made(networks: list[str]) -> None
     data = environment(networkPolicy={"vpcCidrs": networks})
     assert errors_of(data) == [("policy-use", "networkPolicy.vpcCidrs", networks)]
     (fault,) = [f for f in check(data).findings if f.level is Level.ERROR]
-    assert (fault.allowed, fault.fix) == ("a list with 10.0.0.0/16", "leave it out")
+    assert (fault.allowed, fault.fix) == ("a list with 10.0.0.0/16", "remove it")
     assert errors_of(environment(networkPolicy={"vpcCidrs": [*networks, "10.0.0.0/16"]})) == []
     assert errors_of(environment(networkPolicy={"vpcCidrs": ["10.0.0.0/8"]})) == []
     for adopted in (environment(network=ADOPTED), existing_cluster()):
@@ -302,7 +302,7 @@ def test_service_ranges_are_apart_from_the_vpc(kind: str, services: str, vpc: li
     overlapping = {**data, "networkPolicy": {"vpcCidrs": vpc}}
     assert errors_of(overlapping) == [("service-cidr", path, services)]
     (fault,) = [f for f in check(overlapping).findings if f.level is Level.ERROR]
-    assert fault.fix == f"move one of them, for example to {fix}"
+    assert fault.fix == f"use {fix}"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_networks_are_written_with_a_length_and_no_host_bits(written: str, meant
         (environment(networkPolicy={"weightsCidrs": ["198.51.100.0/24", written]}), ["networkPolicy.weightsCidrs[1]"]),
     ):
         assert sorted(errors_of(data)) == [("schema", path, written) for path in paths]
-        assert {f.fix for f in check(data).findings if f.level is Level.ERROR} == {f"write {meant}"}
+        assert {f.fix for f in check(data).findings if f.level is Level.ERROR} == {f"use {meant}"}
 
 
 WEIGHTS_FROM = {"weightsCidrs": ["10.0.77.0/24", "198.51.100.0/24"]}

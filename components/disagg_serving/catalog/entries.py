@@ -85,7 +85,7 @@ class Instance(Entry):
 class Mla(Spec):
     """Multi-head latent attention."""
 
-    q_lora_rank: Whole = Field(..., description="Rank of the query projection.")
+    q_lora_rank: Whole | None = Field(..., description="Rank of the query projection; null where it is in one piece.")
     kv_lora_rank: Whole = Field(..., description="Rank of the latent KV.")
     qk_nope_head_dim: Whole = Field(..., description="Head size without position.")
     qk_rope_head_dim: Whole = Field(..., description="Head size with position.")

@@ -139,7 +139,7 @@ def _facts(c: _Config, architecture: str) -> dict[str, Any]:
         "tiedEmbeddings": c.data.get("tie_word_embeddings") is True,
     }
     if architecture in MLA:
-        facts |= _latent(c, hidden, heads)
+        facts |= _latent(c, heads)
     else:
         facts |= {"kvHeads": c.number("num_key_value_heads", heads), "headDim": c.number("head_dim", max(1, hidden // heads))}
         if heads % facts["kvHeads"] and not c.findings:
@@ -166,16 +166,15 @@ def _facts(c: _Config, architecture: str) -> dict[str, Any]:
     return facts
 
 
-def _latent(c: _Config, hidden: int, heads: int) -> dict[str, Any]:
-    """Latent attention. `q_lora_rank: null` (DeepSeek-V2-Lite) is a query projection in one piece: the rank of as many parameters stands for it."""
+def _latent(c: _Config, heads: int) -> dict[str, Any]:
+    """Latent attention. `q_lora_rank: null` (DeepSeek-V2-Lite) is a query projection in one piece."""
     nope, rope = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim")
-    width = heads * (nope + rope)
     whole = "q_lora_rank" in c.data and c.data["q_lora_rank"] is None
     return {
         "kvHeads": heads,
         "headDim": nope + rope,
         "mla": {
-            "qLoraRank": max(1, -(-hidden * width // (hidden + width))) if whole else c.number("q_lora_rank"),
+            "qLoraRank": None if whole else c.number("q_lora_rank"),
             "kvLoraRank": c.number("kv_lora_rank"),
             "qkNopeHeadDim": nope,
             "qkRopeHeadDim": rope,
@@ -309,8 +308,8 @@ def _layers(f: Mapping[str, Any], *, active: bool) -> float:
     h, heads, layers, moe = f["hiddenSize"], f["attentionHeads"], f["layers"], f.get("moe")
     if "mla" in f:
         m = f["mla"]
-        q, kv, nope, rope, v = m["qLoraRank"], m["kvLoraRank"], m["qkNopeHeadDim"], m["qkRopeHeadDim"], m["vHeadDim"]
-        attention = h * q + h * (kv + rope) + q * heads * (nope + rope) + heads * v * h + kv * heads * (nope + v)
+        q, kv, nope, rope, v = m["qLoraRank"] or 0, m["kvLoraRank"], m["qkNopeHeadDim"], m["qkRopeHeadDim"], m["vHeadDim"]
+        attention = h * q + h * (kv + rope) + (q or h) * heads * (nope + rope) + heads * v * h + kv * heads * (nope + v)
     else:
         attention = 2 * h * heads * f["headDim"] + 2 * h * f["kvHeads"] * f["headDim"]
     dense = layers if moe is None else min(moe["denseLayers"], layers)

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..errors import Finding, Level, SpecError, did_you_mean
+from ..errors import Finding, Level, SpecError, closest
 from ..spec.validation import parse
 from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
@@ -48,8 +48,10 @@ class Shelf(Mapping[str, E], Generic[E]):
     def missing(self, path: str, entry_id: str) -> Finding:
         """The finding for an id that no file has."""
         known, noun = list(self), self.kind.removesuffix("s")
-        fix = did_you_mean(entry_id, known) or f"add {self.kind}/{entry_id}.yaml to a folder of catalogDirs"
-        return Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), fix)
+        add = f"add `{self.kind}/{entry_id}.yaml` to a folder of catalogDirs"
+        finding = Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), add)
+        close = closest(entry_id, known)
+        return finding.guessed(close) if close else finding
 
     def _load(self, file: Path) -> E:
         where = f"{self.kind}/{file.name}"

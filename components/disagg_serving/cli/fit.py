@@ -20,7 +20,8 @@ from ..planning.fit.capacity import calibration_faults
 from ..planning.report import entry
 from ..planning.rules import Subject, rules
 from ..planning.shapes import Served
-from ..spec import EnvironmentSpec, ModelSpec, NetworkSpec
+from ..planning.standalone import without_models
+from ..spec import ModelSpec, NetworkSpec
 from ..spec.serving import All2AllBackend, RoleName
 from .common import DataFormat, emit
 
@@ -163,14 +164,16 @@ def _shape_findings(  # noqa: PLR0913, PLR0917 (what a model of an environment i
             "data_parallel": shape.data_parallel,
             "expert_parallel": shape.expert_parallel,
             "all2all_backend": shape.all2all_backend,
+            "gpu_memory_utilization": shape.gpu_memory_utilization,
+            "max_num_batched_tokens": shape.max_num_batched_tokens,
         }
     )
     spec = spec.model_copy(update={"max_model_len": shape.max_model_len, "kv_cache_dtype": shape.kv_cache_dtype, name: cut})
     served = Served(0, spec, shape.facts, image, {name: node}, known.routers, "", {})
-    environment = EnvironmentSpec.model_construct(network=NetworkSpec(), models=[served.spec])
-    subject = Subject(environment, known, [served])
+    network = NetworkSpec.model_validate({"zones": ["us-east-1a", "us-east-1b"]})
+    subject = Subject(without_models(network=network, models=[served.spec]), known, [served])
     found = (f for r in rules() if r.id in SHAPE_RULES for f in r.run(subject))
-    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path)) for f in found]
+    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in found]
 
 
 def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:

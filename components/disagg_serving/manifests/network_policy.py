@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import labels
-from ..planning.addresses import INTERNET, POD_IDENTITY, Addresses, addresses_of
+from ..planning.addresses import INTERNET, NODE_LOCAL_DNS, POD_IDENTITY, Addresses, addresses_of
 from ..planning.shapes import API_PORT, Served
 from ..spec import EnvironmentSpec
 from .names import LOAD_LABELS, MIRROR_LABELS, managed, router_labels
@@ -122,9 +122,10 @@ class _Namespace:
 
 
 def _to_dns(addresses: Addresses, *, node_local: bool) -> dict[str, Any]:
-    """On Auto Mode DNS answers on each node, elsewhere from pods, which policies see after or before translation."""
+    """On Auto Mode DNS answers on each node; elsewhere pods do, which policies see after or before translation, or a cache on the node."""
     pods = {"namespaceSelector": {"matchLabels": {labels.NAMESPACE_NAME: "kube-system"}}, "podSelector": {"matchLabels": dict(labels.CLUSTER_DNS)}}
-    return {"to": [*_blocks(addresses.dns), *([] if node_local else [pods])], "ports": [{"protocol": p, "port": DNS_PORT} for p in ("UDP", "TCP")]}
+    elsewhere = [] if node_local else [pods, *_blocks([NODE_LOCAL_DNS])]
+    return {"to": [*_blocks(addresses.dns), *elsewhere], "ports": [{"protocol": p, "port": DNS_PORT} for p in ("UDP", "TCP")]}
 
 
 def _to_weights(served: Served, addresses: Addresses) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ def unused_acceptances(findings: Iterable[Finding], reasons: Mapping[str, str]) 
     found = {f.id for f in findings if f.accepted}
     known = {r.id for r in rules() if r.stage in {Stage.FORM, Stage.LAYOUT}}  # the others may not have been asked
     return [
-        Finding("accepted", Level.INFO, f"accept.{rule_id}", "accepts nothing: no error of this rule is there", None, "", "remove it")
+        Finding("accepted", Level.INFO, place, "accepts nothing: no error of this rule is there").corrected_by({place: None})
         for rule_id in reasons
         if rule_id in known - found
+        for place in [f"accept.{rule_id}"]
     ]

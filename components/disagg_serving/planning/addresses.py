@@ -12,6 +12,8 @@ LINK_LOCAL = "169.254.0.0/16"
 INTERNET = "0.0.0.0/0"
 POD_IDENTITY = "169.254.170.23/32"
 """Where the Pod Identity agent of a node answers, on port 80 (EKS user guide: Pod Identity)."""
+NODE_LOCAL_DNS = "169.254.20.10/32"
+"""Where NodeLocal DNSCache answers pods by default (Kubernetes: Using NodeLocal DNSCache in Kubernetes Clusters)."""
 EKS_SERVICE_CIDRS = ("10.100.0.0/16", "172.20.0.0/16")
 """What EKS chooses from when a cluster names no Service range."""
 DNS_HOST, API_SERVER_HOST = 10, 1

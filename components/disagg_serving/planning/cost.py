@@ -103,9 +103,14 @@ def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
 
 
 def today() -> date:
-    """The day by which prices are judged; SOURCE_DATE_EPOCH (reproducible-builds.org) stands for it where output must not change."""
+    """The day by which prices are judged."""
+    return now().date()
+
+
+def now() -> datetime:
+    """The time by which dates are judged; SOURCE_DATE_EPOCH (reproducible-builds.org) stands for it where output must not change."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    return datetime.fromtimestamp(int(epoch), UTC).date() if epoch and epoch.isdigit() else datetime.now(UTC).date()
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch and epoch.isdigit() else datetime.now(UTC)
 
 
 def old_prices(cost: Mapping[str, Any], day: date) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ def build_node_classes(groups: Sequence[Group]) -> list[NodeClass]:
     for group in groups:
         name = node_class_name(group.instance, group.spec.capacity)
         known = classes.get(name, NodeClass(name, group.instance, (), 0))
-        ids = tuple(sorted({*known.reservation_ids, *group.spec.capacity.reservation_ids}))
+        ids = tuple(sorted({*known.reservation_ids, *group.spec.capacity.all_reservation_ids}))
         classes[name] = NodeClass(name, group.instance, ids, max(_node_disk(group), known.disk_gib))
     return [classes[name] for name in sorted(classes)]
 

@@ -111,13 +111,14 @@ def placed(findings: Iterable[Finding]) -> list[Finding]:
     """Findings where a person can act on them: about the model, if it says the same of the model or the candidate cannot say otherwise."""
     found = list(findings)
     of_models = {(f.id, f.path, f.message) for f in found if CANDIDATE not in f.path}
-    moved = [_belonging(f) for f in found]
+    moved = [replace(f, path=belonging(f.path)) for f in found]
     return [f for f in moved if CANDIDATE not in f.path or (f.id, f.path.replace(CANDIDATE, "", 1), f.message) not in of_models]
 
 
-def _belonging(finding: Finding) -> Finding:
-    model, candidate, key = finding.path.partition(f"{CANDIDATE}.")
+def belonging(path: str) -> str:
+    """A place below a candidate, or that of the model where a candidate has no such field."""
+    model, candidate, key = path.partition(f"{CANDIDATE}.")
     own = [field.alias or name for name, field in CandidateSpec.model_fields.items() if name != "weights"]
     if not candidate or key in _OF_THE_WEIGHTS or key.startswith(tuple(own)):
-        return finding
-    return replace(finding, path=f"{model}.{key}")
+        return path
+    return f"{model}.{key}"

@@ -36,10 +36,10 @@ class Node:
         return True
 
 
-def pack(groups: Sequence[Group]) -> list[Node]:
+def pack(groups: Sequence[Group], most: int | None = None) -> list[Node]:
     """Nodes of one pool with the pods of `groups` on them: largest CPU, then memory, first, each on the first node with room.
 
-    A pod that no empty node can hold is left out; rule `pod-fits-node` refuses it.
+    A pod that no empty node can hold is left out, and so are those beyond `most` nodes; rules `pod-fits-node` and `group-capacity` refuse them.
     """
     room = room_of(groups[0].instance)
     ordered = sorted(groups, key=lambda g: (-g.pod_requests.cpu_millis, -g.pod_requests.memory_mib, g.name))
@@ -52,6 +52,8 @@ def pack(groups: Sequence[Group]) -> list[Node]:
             # pods of a group are alike: a node that refused one refuses the next
             while current < len(nodes) and not nodes[current].take(pod, group.pod_requests):
                 current += 1
+            if current == len(nodes) == most:
+                break
             if current == len(nodes):
                 nodes.append(Node(room))
                 nodes[current].take(pod, group.pod_requests)
@@ -77,7 +79,8 @@ def pool_key(group: Group) -> str:
 def place(layout: Layout) -> list[tuple[str, Pool | None, list[Node]]]:
     """All pools with their nodes, by name; the pool is None for nodes that we do not make."""
     made = {pool.name: pool for pool in layout.pools}
-    return [(key, made.get(key), pack(groups)) for key, groups in by_pool(layout.groups).items()]
+    bounds = {name: pool.max_nodes for name, pool in made.items()}
+    return [(key, made.get(key), pack(groups, bounds.get(key))) for key, groups in by_pool(layout.groups).items()]
 
 
 def bounded(layout: Layout) -> list[tuple[str, list[Group], int]]:

@@ -47,19 +47,22 @@ def shape_of(group: Group) -> EngineShape:
 
 def capacity_of(group: Group) -> Capacity | None:
     """What one engine of a group can hold; None where `unknown_memory` says why not."""
-    try:
-        return capacity(shape_of(group))
-    except SpecError:
-        return None
+    return _calculated(group)[0]
 
 
 def unknown_memory(group: Group) -> list[Finding]:
     """Why `capacity_of` gives nothing for a group; their paths are fields of the model or the role."""
-    try:
-        capacity(shape_of(group))
-    except SpecError as problem:
-        return list(problem.findings)
-    return []
+    return _calculated(group)[1]
+
+
+def _calculated(group: Group) -> tuple[Capacity | None, list[Finding]]:
+    if "capacity" not in group.calculated:
+        try:
+            group.calculated["capacity"] = capacity(shape_of(group)), []
+        except SpecError as problem:
+            group.calculated["capacity"] = None, list(problem.findings)
+    known: tuple[Capacity | None, list[Finding]] = group.calculated["capacity"]
+    return known
 
 
 def capacities(layout: Layout) -> list[dict[str, Any]]:

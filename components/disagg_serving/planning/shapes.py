@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import labels
 from ..catalog import Engine, Instance, Model
@@ -161,6 +161,8 @@ class Group:
     tolerations: Sequence[Mapping[str, str]]
     labels: Mapping[str, str]
     surge: int = 0
+    calculated: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """What was calculated about it once, by what."""
 
     @property
     def path(self) -> str:
@@ -333,7 +335,7 @@ def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, i
     pools: dict[str, Pool] = {}
     for group in groups:
         capacity = group.spec.capacity
-        given = [g.spec.capacity.nodes for g in groups if g.pool == group.pool and g.spec.capacity.nodes]
+        given = [n for g in groups if g.pool == group.pool and (n := g.spec.capacity.most_nodes)]
         pools.setdefault(
             group.pool,
             Pool(

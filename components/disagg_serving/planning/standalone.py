@@ -18,17 +18,23 @@ _SCALED = {"prometheusAddress": "http://given"}
 _BY_NAME = {"name": "given"}
 
 
+def without_models(**fields: Any) -> EnvironmentSpec:
+    """An environment of these parts and the defaults of the others, for rules that do not look at models."""
+    whole = EnvironmentSpec.model_validate({"models": [{"name": "none", "model": "none"}]})
+    return whole.model_copy(update={"models": [], **fields})
+
+
 def check_network(network: NetworkSpec) -> list[Finding]:
     """Findings about a network that is not part of a whole environment."""
     made = network.existing is None
     ids = {"network-zones"} if made else {"network-existing"}
-    spec = EnvironmentSpec.model_construct(network=network, cluster=None, existing_cluster=None, models=[])
+    spec = without_models(network=network)
     return [f for f in _run(spec, ids) if not f.path.startswith("network.existing.")] if not made else _run(spec, ids)
 
 
 def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | None, made_in: Mapping[str, Any]) -> list[Finding]:
     """Findings about a cluster that is not part of a whole environment; `made_in` are the inputs that a made one stands on."""
-    spec = EnvironmentSpec.model_construct(network=NetworkSpec(), cluster=cluster, existing_cluster=existing, models=[])
+    spec = without_models(cluster=cluster, existing_cluster=existing)
     findings = _run(spec, {"cluster-source", "creator-admin", "api-endpoint", "kubernetes-version"})
     if existing is None:
         findings += [

@@ -93,5 +93,7 @@ def _text_of(finding: Finding) -> tuple[str, ...]:
 
 def finding_of(data: Data) -> Finding:
     """A finding out of a plan's `checks`."""
-    texts = {key: str(data.get(key) or "") for key in ("allowed", "fix", "reference", "accepted")}
-    return Finding(str(data["id"]), Level(data["level"]), str(data["path"]), str(data["message"]), data.get("value"), **texts)
+    allowed, fix, reference, accepted = (str(data.get(key) or "") for key in ("allowed", "fix", "reference", "accepted"))
+    corrections = tuple(data.get("corrections") or ())
+    place = str(data["id"]), Level(data["level"]), str(data["path"])
+    return Finding(*place, str(data["message"]), data.get("value"), allowed, fix, reference, accepted, corrections)

@@ -29,6 +29,7 @@ __all__ = [
     "ObservabilitySpecArgs",
     "PluginSpecArgs",
     "RateSpecArgs",
+    "ReservationSpecArgs",
     "RoleAutoscalingSpecArgs",
     "RoleSpecArgs",
     "RouterSpecArgs",
@@ -344,6 +345,28 @@ class RoleAutoscalingSpecArgs(TypedDict):
     """Seconds for which fewer engines must have sufficed before one is removed. Default: the model's start-up budget, at most 3600."""
 
 
+class ReservationSpecArgs(TypedDict):
+    """A capacity reservation or Capacity Block, as `aws ec2 describe-capacity-reservations` shows it, so that it can be checked offline."""
+
+    id: Required[str]
+    """Its id, cr-... (CapacityReservationId)."""
+
+    type: NotRequired[str]
+    """capacity-block is prepaid and its nodes are ended with it; on-demand ones go on as on-demand nodes (ReservationType). Default: on-demand."""
+
+    instance_type: NotRequired[str]
+    """Instance type it holds (InstanceType). Default: taken to be the role's."""
+
+    zone: NotRequired[str]
+    """Zone it lies in (AvailabilityZone). Default: taken to be gpuZone."""
+
+    instances: NotRequired[int]
+    """Instances it holds (TotalInstanceCount). Default: unknown."""
+
+    ends_at: NotRequired[str]
+    """When it ends, in UTC: 2027-01-31T11:30:00Z (EndDate). Default: it does not end, or it is not known when."""
+
+
 class CapacitySpecArgs(TypedDict):
     """Where a role's nodes come from."""
 
@@ -351,10 +374,13 @@ class CapacitySpecArgs(TypedDict):
     """Karpenter capacity type. spot is interrupted, reserved uses only the named reservations. Default: on-demand."""
 
     reservation_ids: NotRequired[Sequence[str]]
-    """EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved. Default: none."""
+    """EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved, here or as reservations, which also say what can be checked. Default: none."""
+
+    reservations: NotRequired[Sequence[ReservationSpecArgs]]
+    """Reservations with what is known about them: type, zone, instances and when they end, which is checked. Default: none."""
 
     nodes: NotRequired[int]
-    """Most nodes the pool may have; with reserved, the number of reserved instances. It bounds cost, and replicas that do not fit are refused: half-placed groups deadlock. Default: what the replicas need, so a drifted node is replaced only when it expires; one more lets Karpenter start the new node first."""
+    """Most nodes the pool may have; with reserved, the number of reserved instances. It bounds cost, and replicas that do not fit are refused: half-placed groups deadlock. Default: the instances of the reservations if all say how many; else what the replicas need, so a drifted node is replaced only when it expires; one more lets Karpenter start the new node first."""
 
 
 class CalibrationSpecArgs(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .autoscaling import AutoscalingSpec, RoleAutoscalingSpec
+from .capacity import CapacitySpec, ReservationSpec
 from .cluster import ClusterSpec, EndpointSpec, ExistingClusterSpec
 from .environment import EnvironmentSpec
 from .gateway import DnsSpec, GatewaySpec, PluginSpec, RouterSpec, RoutingSpec, SizeSpec
@@ -14,7 +15,6 @@ from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
 from .observability import ObservabilitySpec
 from .serving import (
     CandidateSpec,
-    CapacitySpec,
     ModelSpec,
     RoleSpec,
     SpeculativeSpec,
@@ -44,6 +44,7 @@ __all__ = [
     "ObservabilitySpec",
     "PluginSpec",
     "RateSpec",
+    "ReservationSpec",
     "RoleAutoscalingSpec",
     "RoleSpec",
     "RouterSpec",

@@ -9,11 +9,11 @@ from pydantic.alias_generators import to_camel
 
 
 class RefusalError(ValueError):
-    """A value that a field validator does not take, with what it would take."""
+    """A value that a field validator does not take, with what it would take, and the value that it likely stands for."""
 
-    def __init__(self, message: str, *, allowed: str = "", fix: str = "") -> None:
+    def __init__(self, message: str, *, allowed: str = "", right: object = None) -> None:
         super().__init__(message)
-        self.message, self.allowed, self.fix = message, allowed, fix
+        self.message, self.allowed, self.right = message, allowed, right
 
 
 class Spec(BaseModel):
@@ -41,7 +41,7 @@ def number(value: Any) -> Any:
 def _text(value: Any) -> Any:
     # YAML reads 1.30 as 1.3, so an unquoted version cannot be repaired here
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise RefusalError("is a number in YAML", allowed="a text", fix=f'quote it: "{value}"')
+        raise RefusalError("is a number in YAML", allowed="a text", right=str(value))
     return value
 
 

@@ -27,7 +27,7 @@ def _network(value: str) -> str:
     except ValueError:
         raise RefusalError("is not an IPv4 network", allowed="for example 203.0.113.0/24") from None
     if str(network) != value:
-        raise RefusalError("is not written as a network", allowed="address and length, no bits beyond it", fix=f"write {network}")
+        raise RefusalError("is not written as a network", allowed="address and length, no bits beyond it", right=str(network))
     return value
 
 

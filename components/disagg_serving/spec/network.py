@@ -14,13 +14,15 @@ SMALLEST_PREFIX, LARGEST_PREFIX = 16, 22
 
 def _vpc_cidr(value: str) -> str:
     try:
-        network = IPv4Network(value)
-    except (AddressValueError, NetmaskValueError, ValueError) as problem:
-        raise RefusalError("is not an IPv4 network", allowed="for example 10.40.0.0/16", fix=str(problem).lower()) from None
+        network = IPv4Network(value, strict=False)
+    except (AddressValueError, NetmaskValueError, ValueError):
+        raise RefusalError("is not an IPv4 network", allowed="address and length, like 10.40.0.0/16") from None
     if not network.is_private:
         raise RefusalError("is not a private network", allowed="a part of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
     if not SMALLEST_PREFIX <= network.prefixlen <= LARGEST_PREFIX:
         raise RefusalError("has a size that cannot hold the subnets", allowed=f"/{SMALLEST_PREFIX} to /{LARGEST_PREFIX}")
+    if str(network) != value:
+        raise RefusalError("is not written as a network", allowed="address and length, no bits beyond it", right=str(network))
     return value
 
 

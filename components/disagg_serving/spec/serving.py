@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field
 from ..pins import DEFAULT_ENGINE
 from .autoscaling import RoleAutoscalingSpec
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
+from .capacity import CapacitySpec
 from .gateway import GatewaySpec
 from .measured import CalibrationSpec, RateSpec
 from .weights import Prefix, WeightsSpec, Word
 
-CapacityType = Literal["on-demand", "spot", "reserved"]
 All2AllBackend = Literal[
     "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency", "deepep_v2", "nixl_ep", "moonep", "flashinfer_nvlink_one_sided",
     "flashinfer_nvlink_two_sided", "pplx", "naive",
@@ -27,25 +27,6 @@ Dtype = Literal["auto", "bfloat16", "float16"]
 BlockSize = Literal[16, 32, 64, 128]
 Variables = dict[Annotated[str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], Text]
 Generation = Annotated[Text, form(r"^[a-z][a-z0-9]*$", "a letter, then letters and digits, all small"), Field(max_length=8)]
-
-
-class CapacitySpec(Spec):
-    """Where a role's nodes come from."""
-
-    type: CapacityType = Field(
-        "on-demand",
-        description="Karpenter capacity type. spot is interrupted, reserved uses only the named reservations. Default: on-demand.",
-    )
-    reservation_ids: list[Text] = Field(
-        [],
-        description="EC2 capacity reservations or Capacity Blocks (cr-...) of this instance type in gpuZone. Required with reserved. Default: none.",
-    )
-    nodes: Count | None = Field(
-        None,
-        description="Most nodes the pool may have; with reserved, the number of reserved instances. It bounds cost, and replicas that do not fit "
-        "are refused: half-placed groups deadlock. Default: what the replicas need, so a drifted node is replaced only when it expires; "
-        "one more lets Karpenter start the new node first.",
-    )
 
 
 class TolerationSpec(Spec):

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import Finding, Level, SpecError, did_you_mean, show
+from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
 from .base import DNS_LABEL, FORMS, RefusalError
 
 _HOW_TO_KEEP_SECRETS = "set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example weights.tokenKey"
@@ -41,7 +41,9 @@ class Parsed(Generic[S]):
         def original(match: re.Match[str]) -> str:
             return f"models[{self.models[int(match[1])]}]"
 
-        return replace(finding, path=_MODEL.sub(original, finding.path), message=_MODEL.sub(original, finding.message))
+        path, message, fix = (_MODEL.sub(original, text) for text in (finding.path, finding.message, finding.fix))
+        corrections = tuple({_MODEL.sub(original, place): value for place, value in c.items()} for c in finding.corrections)
+        return replace(finding, path=path, message=message, fix=fix, corrections=corrections)
 
 
 def parse(model: type[S], data: object) -> S:
@@ -228,14 +230,19 @@ def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
         return Finding("missing", Level.ERROR, path, "is required", None, "", f"add it: {about}")
     if kind == "literal_error":
         choices = [word.strip().strip("'") for word in context["expected"].replace(" or ", ", ").split(",")]
-        return Finding("schema", Level.ERROR, path, "is not possible", value, ", ".join(choices), did_you_mean(value, choices))
+        refused = Finding("schema", Level.ERROR, path, "is not possible", value, ", ".join(choices))
+        close = closest(value, choices)
+        return refused.guessed(close) if close else refused
     if isinstance(context.get("error"), RefusalError):
         refusal = context["error"]
-        return Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed, refusal.fix)
+        refused = Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed)
+        return refused if refusal.right is None else refused.corrected_by({path: refusal.right})
     if kind in _BOUNDS:
         message, allowed = _BOUNDS[kind]
         words = FORMS.get(context.get("pattern", ""), "")
-        return Finding("schema", Level.ERROR, path, message, value, allowed.format(**context, words=words), _fix_of_form(context, value))
+        refused = Finding("schema", Level.ERROR, path, message, value, allowed.format(**context, words=words))
+        right = _name_like(value) if context.get("pattern") == DNS_LABEL else ""
+        return refused.corrected_by({path: right}) if right else refused
     message, allowed = _WORDS.get(kind, (str(error["msg"]).lower(), ""))
     if value is None:
         message = "is empty"
@@ -246,13 +253,11 @@ def _fix_of_empty(value: Any) -> str:
     return "give it a value or remove the key" if value is None else ""
 
 
-def _fix_of_form(context: Mapping[str, Any], value: Any) -> str:
-    if context.get("pattern") != DNS_LABEL or not isinstance(value, str):
+def _name_like(value: Any) -> str:
+    """The DNS label that somebody likely meant, or an empty text."""
+    if not isinstance(value, str) or not value.isascii():
         return ""
-    if not value.isascii():
-        return ""
-    wanted = "-".join("".join(c if c.isalnum() and c.isascii() else " " for c in value.lower()).split()).lstrip("-0123456789")
-    return f"for example {wanted}" if wanted else ""
+    return "-".join("".join(c if c.isalnum() else " " for c in value.lower()).split()).lstrip("-0123456789")
 
 
 def _value_at(data: Any, loc: Loc) -> Any:

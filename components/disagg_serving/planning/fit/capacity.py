@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from ...errors import SpecError
 from .budget import budget_gib, overhead
@@ -44,7 +45,7 @@ class Capacity:
     kv_tokens: Bars
     max_concurrency: Bars
     fits: Fit
-    steps: tuple[Step, ...]
+    explained: Callable[[], tuple[Step, ...]] = field(repr=False)
     longest_fitting: int
     surely_fitting: int
     block_size: int
@@ -62,6 +63,11 @@ class Capacity:
     def engine_concurrency(self) -> Bars:
         """Requests of the longest length that all ranks of the engine hold together."""
         return self.max_concurrency.times(self.ranks)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The calculation as text; made when it is asked for."""
+        return self.explained()
 
     def concurrency_at(self, tokens: int) -> Bars:
         """Requests of so many tokens (prompt and answer, 1 and more) that the engine holds at once."""
@@ -131,7 +137,7 @@ def capacity(shape: EngineShape) -> Capacity:
         kv_tokens=tokens,
         max_concurrency=concurrency,
         fits=_fit(blocks, needed),
-        steps=explain(shape, plan, figures),
+        explained=partial(explain, shape, plan, figures),
         longest_fitting=plan.longest(int(blocks.mid), longest),
         surely_fitting=plan.longest(int(blocks.low), longest),
         block_size=plan.block_size,

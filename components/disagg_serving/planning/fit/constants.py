@@ -43,6 +43,7 @@ def exactly(value: float) -> Bars:
     return Bars(value, value, value)
 
 
+@cache
 def release(version: str) -> tuple[int, int]:
     """Major and minor of an engine version such as 0.33.0, v0.22.1rc1 or <=0.11.
 

@@ -138,9 +138,10 @@ def _attention(shape: EngineShape, p: Precision) -> float:
         kv_ranks = min(tp, facts.kv_heads)
         return 2 * h * facts.head_dim * (facts.attention_heads / tp + facts.kv_heads / kv_ranks) * p.attention
     m, heads = facts.mla, facts.attention_heads
-    whole = h * m.q_lora_rank + h * (m.kv_lora_rank + m.qk_rope_head_dim)
+    rank = m.q_lora_rank or 0  # without one the projection is in one piece, and cut by heads
+    whole = h * rank + h * (m.kv_lora_rank + m.qk_rope_head_dim)
     absorbed = m.kv_lora_rank * heads * (m.qk_nope_head_dim + m.v_head_dim) / tp
-    split = (m.q_lora_rank * heads * (m.qk_nope_head_dim + m.qk_rope_head_dim) + heads * m.v_head_dim * h) / tp
+    split = ((rank or h) * heads * (m.qk_nope_head_dim + m.qk_rope_head_dim) + heads * m.v_head_dim * h) / tp
     return (whole + split + absorbed) * p.attention + (absorbed * BF16 if p.attention < BF16 else 0)
 
 
@@ -151,7 +152,7 @@ def _indexer(shape: EngineShape, p: Precision) -> float:
         return 0
     i = facts.indexer
     keys = BF16 if follows("indexerKeysInBf16", shape.engine_version) else p.attention
-    queries = facts.mla.q_lora_rank * i.heads * i.head_dim * p.attention
+    queries = (facts.mla.q_lora_rank or facts.hidden_size) * i.heads * i.head_dim * p.attention
     return queries + facts.hidden_size * (i.head_dim * keys + i.heads * BF16)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
+from ...corrections import Correction
 from ...errors import Level
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
@@ -12,7 +14,7 @@ from ..autoscaling import at_most, prompt_rate, ready_seconds, scaled
 from ..balance import BalanceError, balance
 from ..forecast import situation_of
 from ..shapes import Served
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, remove, rule, use
 
 IN_CLUSTER = re.compile(r"^https?://[^./:]+\.(?P<namespace>[a-z0-9-]+)(\.svc(\..*)?)?(:\d+)?(/.*)?$")
 """The address of a Service, with its namespace."""
@@ -35,16 +37,19 @@ def autoscaling_bounds(s: Subject) -> Iterator[Fault]:
             continue
         if "replicas" in role.model_fields_set:
             message = "stands beside autoscaling, which chooses the number"
-            yield Fault(f"{path}.replicas", message, role.replicas, "without it", "remove it, and set autoscaling.minReplicaCount instead")
+            kept: Correction = {f"{path}.replicas": None, f"{place}.minReplicaCount": role.replicas}
+            yield Fault(f"{path}.replicas", message, role.replicas, "without it", ways=[[kept, *remove(f"{path}.replicas")]])
         if bounds.min_replica_count == 0:
             message = (
                 "would end the last engine: then nobody measures load or holds requests while a node starts and the model loads for many minutes"
             )
-            yield Fault(f"{place}.minReplicaCount", message, 0, "1 or more", "set minReplicaCount: 1, or destroy the stack while it is not needed")
+            ways = [use(f"{place}.minReplicaCount", 1)]
+            yield Fault(f"{place}.minReplicaCount", message, 0, "1 or more", "destroy the stack while it is not needed", ways=ways)
         if bounds.max_replica_count < max(1, bounds.min_replica_count):
             least = max(1, bounds.min_replica_count)
             message = f"is less than minReplicaCount {least}" if bounds.min_replica_count else "leaves no engine"
-            yield Fault(f"{place}.maxReplicaCount", message, bounds.max_replica_count, f"{least} or more", f"set maxReplicaCount: {least}")
+            ways = [use(f"{place}.maxReplicaCount", least)]
+            yield Fault(f"{place}.maxReplicaCount", message, bounds.max_replica_count, f"{least} or more", ways=ways)
 
 
 @rule("autoscaling-prometheus", Level.ERROR, Stage.FORM, "KEDA: prometheus scaler, serverAddress; Kubernetes: network policies", firm=True)
@@ -59,8 +64,8 @@ def autoscaling_prometheus(s: Subject) -> Iterator[Fault]:
     elif (found := IN_CLUSTER.match(address)) and policies.enabled and found["namespace"] != policies.prometheus_namespace:
         namespace = found["namespace"]
         message = f"is in namespace {namespace}, and network policies admit only Prometheus of {policies.prometheus_namespace}"
-        fix = f"set networkPolicy.prometheusNamespace: {namespace}, unless another one scrapes for it"
-        yield Fault("autoscaling.prometheusAddress", message, address, policies.prometheus_namespace, fix, Level.WARNING)
+        ways, advice = [use("networkPolicy.prometheusNamespace", namespace)], "leave it where another one scrapes for it"
+        yield Fault("autoscaling.prometheusAddress", message, address, policies.prometheus_namespace, advice, Level.WARNING, ways)
 
 
 @rule("autoscaling-signal", Level.ERROR, Stage.FORM, "llm-d/llm-d: guides/workload-autoscaling: prompts by backlog, answers by KV cache", firm=True)
@@ -72,22 +77,25 @@ def autoscaling_signal(s: Subject) -> Iterator[Fault]:
 
 
 def _signals(served: Served, name: RoleName, role: RoleSpec, place: str) -> Iterator[Fault]:
-    given = role.autoscaling
+    given, seconds = role.autoscaling, f"{place}.backlogSeconds"
     if given is None:
         return
     if given.backlog_seconds is not None:
         if name == "decode":
-            yield Fault(f"{place}.backlogSeconds", "is of prompts, which decode does not read", given.backlog_seconds, "kvCacheUsage", "remove it")
+            message = "is of prompts, which decode does not read"
+            yield Fault(seconds, message, given.backlog_seconds, "kvCacheUsage", ways=[remove(seconds)])
         elif not role.measured_rates:
             message = "needs to know how many prompt tokens an engine reads in a second"
-            fix = f"add {name}.measuredRates, or use waitingRequests"
-            yield Fault(f"{place}.backlogSeconds", message, given.backlog_seconds, "with measuredRates", fix)
+            advice = "add measuredRates to the role, or use waitingRequests"
+            yield Fault(seconds, message, given.backlog_seconds, "with measuredRates", advice, ways=[remove(seconds)])
         if not served.spec.gateway.enabled:
             message = "is counted by the router, and the gateway is off"
-            yield Fault(f"{place}.backlogSeconds", message, given.backlog_seconds, "waitingRequests, kvCacheUsage", "use one of these")
+            allowed = "waitingRequests, kvCacheUsage"
+            yield Fault(seconds, message, given.backlog_seconds, allowed, "use one of these", ways=[remove(seconds)])
     if given.kv_cache_usage is not None and name == "prefill":
         message = "says little about prefill, which hands its KV on as soon as a prompt is read"
-        yield Fault(f"{place}.kvCacheUsage", message, given.kv_cache_usage, "backlogSeconds, waitingRequests", "use one of these", Level.WARNING)
+        ways, allowed = [remove(f"{place}.kvCacheUsage")], "backlogSeconds, waitingRequests"
+        yield Fault(f"{place}.kvCacheUsage", message, given.kv_cache_usage, allowed, "use one of these", Level.WARNING, ways)
 
 
 @rule("autoscaling-pace", Level.INFO, Stage.LAYOUT, "disagg-serving: planning/startup; Kubernetes: HorizontalPodAutoscaler")
@@ -124,15 +132,19 @@ def autoscaling_balance(s: Subject) -> Iterator[Fault]:
             if full.off > UNEVEN:
                 served_by = f"prefill serves {full.prefill_requests:.3g} requests/s, decode {full.decode_requests:.3g}"
                 message = f"holds the other role back at most engines: {served_by}"
-                yield Fault(f"{served.path}.{full.bound_by}", message, None, f"within a factor of {UNEVEN:g}", _raise(served, full.bound_by))
+                yield _behind(served, full.bound_by, message, full.off)
             continue
-        growth = {n: r.most_replicas / max(1, r.least_replicas) for n, r in (("prefill", prefill), ("decode", decode))}
+        pair: tuple[tuple[RoleName, RoleSpec], ...] = (("prefill", prefill), ("decode", decode))
+        growth = {n: r.most_replicas / max(1, r.least_replicas) for n, r in pair}
         slow, fast = sorted(growth, key=lambda n: growth[n])
         if growth[fast] > UNEVEN * growth[slow]:
             message = f"grows {growth[slow]:g} times while {fast} grows {growth[fast]:g} times, and the slower of both bounds the model"
-            yield Fault(f"{served.path}.{slow}", message, None, f"within a factor of {UNEVEN:g}", _raise(served, slow))
+            yield _behind(served, slow, message, growth[fast] / growth[slow])
 
 
-def _raise(served: Served, role: str) -> str:
-    scales = any(n == role and r.autoscaling for n, r in served.spec.roles.items())
-    return f"raise {role}.autoscaling.maxReplicaCount" if scales else f"give {role} autoscaling, too"
+def _behind(served: Served, role: RoleName, message: str, off: float) -> Fault:
+    """A role that the other one outgrows by the factor `off`."""
+    given, place = served.spec.roles[role].autoscaling, f"{served.path}.{role}.autoscaling.maxReplicaCount"
+    ways = [use(place, math.ceil(given.max_replica_count * off / UNEVEN))] if given else []
+    otherwise = "raise its maxReplicaCount, with nodes for it" if given else "give it autoscaling, too"
+    return Fault(f"{served.path}.{role}", message, None, f"within a factor of {UNEVEN:g}", ways=ways, otherwise=otherwise)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...errors import Level
+from ...spec.serving import RoleName
 from ..autoscaling import at_most
 from ..balance import BalanceError, advice
 from ..forecast import situation_of
@@ -29,11 +31,15 @@ def load(s: Subject) -> Iterator[Fault]:
             continue
         if known is None or known.room is None or wanted is None:
             continue
-        for role, share in (("prefill", known.room.prefill_utilisation), ("decode", known.room.decode_utilisation)):
-            if share > BUSY:
-                message = f"keeps {role} busy {share:.0%} of the time"
-                most = wanted.requests_per_second * BUSY / share
-                yield Fault(path, message, wanted.requests_per_second, f"at most {most:.3g} requests/s here", f"raise {_number(served, role)}")
+        shares: dict[RoleName, float] = {"prefill": known.room.prefill_utilisation, "decode": known.room.decode_utilisation}
+        busy = {role: share for role, share in shares.items() if share > BUSY}
+        engines = {role: served.spec.roles[role].most_replicas for role in busy}
+        enough = {f"{served.path}.{_number(served, role)}": math.ceil(engines[role] * share / BUSY) for role, share in busy.items()}
+        for role, share in busy.items():
+            message = f"keeps {role} busy {share:.0%} of the time"
+            most = wanted.requests_per_second * BUSY / share
+            allowed, otherwise = f"at most {most:.3g} requests/s here", "run more engines, with nodes for them"
+            yield Fault(path, message, wanted.requests_per_second, allowed, ways=[[enough]], otherwise=otherwise)
         for note in advice(known).notes:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 
@@ -50,6 +56,5 @@ def aggregated_better(s: Subject) -> Iterator[Fault]:
             yield Fault(served.path, str(found), None, "server, or prefill and decode", "")
 
 
-def _number(served: Served, role: str) -> str:
-    scales = any(n == role and r.autoscaling for n, r in served.spec.roles.items())
-    return f"{role}.autoscaling.maxReplicaCount" if scales else f"{role}.replicas"
+def _number(served: Served, role: RoleName) -> str:
+    return f"{role}.autoscaling.maxReplicaCount" if served.spec.roles[role].autoscaling else f"{role}.replicas"

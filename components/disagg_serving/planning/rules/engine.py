@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...errors import Level
 from ..fit.constants import batch_defaults
 from ..shapes import Served, group_size
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, remove, rule, use
 from .weights import COMMIT
 
 OWNED_FLAGS = frozenset(
@@ -26,6 +26,8 @@ OWNED_FLAGS = frozenset(
 )
 """Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
+SHORT_FLAG, OPTIMIZATION, LEVEL_FLAG = re.compile(r"-[A-Za-z]"), re.compile(r"-O=?[0-3]"), "--optimization-level"
+"""vLLM reads -O3 as --optimization-level 3 (utils/argparse_utils.py)."""
 SHORTEST = len("--xx")
 """Shortened flags of so few letters could be any."""
 SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
@@ -46,12 +48,16 @@ FORBIDDEN_ENV = {
 OWNED_ENV = frozenset(
     {
         "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_HOST_IP", "VLLM_ENGINE_READY_TIMEOUT_S", "HF_HOME", "HF_TOKEN", "USER",
-        "VLLM_NO_USAGE_STATS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "FI_PROVIDER", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
+        "VLLM_NO_USAGE_STATS", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "FI_PROVIDER", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "VLLM_CACHE_ROOT", "HF_HUB_OFFLINE", "AWS_REGION", "AWS_DEFAULT_REGION",
         "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "VLLM_ALL2ALL_BACKEND",
         "VLLM_DP_SIZE", "VLLM_DP_RANK", "VLLM_DP_RANK_LOCAL", "VLLM_DP_MASTER_IP", "VLLM_DP_MASTER_PORT",
     }
 )  # fmt: skip
+NCCL_DEBUG, NCCL_LEVELS = "NCCL_DEBUG", ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
+"""Levels of NCCL's log: extraEnv may ask for another one than WARN."""
+CONTEXTS = (131072, 65536, 32768, 16384, 8192, 4096)
+"""Lengths that are proposed where the model's own context does not fit."""
 
 
 class Harm(NamedTuple):
@@ -94,13 +100,8 @@ def engine_libfabric(s: Subject) -> Iterator[Fault]:
     for served in s.served:
         if _over_efa(served) and not served.engine.libfabric:
             able = [e for e in s.catalog.engines if s.catalog.engines[e].libfabric]
-            yield Fault(
-                f"{served.path}.engine",
-                "has no libfabric, so nothing moves over EFA",
-                served.spec.engine,
-                ", ".join(able),
-                f"use {able[-1]}",
-            )
+            path = f"{served.path}.engine"
+            yield Fault(path, "has no libfabric, so nothing moves over EFA", served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
 @rule("engine-version", Level.ERROR, Stage.FORM, "vLLM recipes: oldest version a model")
@@ -109,12 +110,9 @@ def engine_version(s: Subject) -> Iterator[Fault]:
     for served in s.served:
         oldest = served.facts.min_engine_version
         if oldest and _tuple(served.engine.version) < _tuple(oldest):
-            yield Fault(
-                f"{served.path}.engine",
-                f"is vLLM {served.engine.version}, too old for {served.spec.model}",
-                served.spec.engine,
-                f"vLLM {oldest} or newer",
-            )
+            newer = [e for e in s.catalog.engines if _tuple(s.catalog.engines[e].version) >= _tuple(oldest)]
+            path, message = f"{served.path}.engine", f"is vLLM {served.engine.version}, too old for {served.spec.model}"
+            yield Fault(path, message, served.spec.engine, f"vLLM {oldest} or newer", ways=[use(path, *reversed(newer))])
 
 
 @rule("engine-stale-peer", Level.WARNING, Stage.FORM, "vllm#49238, fixed by vllm#50047 in 0.32 and nixl#1986")
@@ -124,7 +122,8 @@ def engine_stale_peer(s: Subject) -> Iterator[Fault]:
         if served.spec.disaggregated and not served.engine.stale_peer_fix:
             able = [e for e in s.catalog.engines if s.catalog.engines[e].stale_peer_fix and s.catalog.engines[e].libfabric]
             message = "lacks the stale-peer fix: decode can fail for an hour after a prefill pod restarts"
-            yield Fault(f"{served.path}.engine", message, served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
+            path = f"{served.path}.engine"
+            yield Fault(path, message, served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
 @rule("image-unverified", Level.INFO, Stage.FORM, "disagg-serving: images that could not be looked up here")
@@ -165,20 +164,16 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
         asked = served.spec.max_model_len
         if asked and asked > served.facts.context_length:
             longest = served.facts.context_length
-            yield Fault(
-                f"{served.path}.maxModelLen",
-                f"is longer than the context of {served.spec.model}",
-                asked,
-                f"at most {longest}",
-                f"use {longest}",
-            )
+            path, message = f"{served.path}.maxModelLen", f"is longer than the context of {served.spec.model}"
+            shorter = [n for n in CONTEXTS if n < longest]
+            yield Fault(path, message, asked, f"at most {longest}", ways=[use(path, longest, *shorter)])
         work = served.spec.workload
         if work and work.input_tokens + work.output_tokens > served.max_model_len:
             total = work.input_tokens + work.output_tokens
             message = f"of a mean request are more than maxModelLen {served.max_model_len}"
-            known = total <= served.facts.context_length
-            fix = f"raise maxModelLen to {total} or more" if known else f"the context of {served.spec.model} is {served.facts.context_length}"
-            yield Fault(f"{served.path}.workload", message, f"{total} tokens", f"at most {served.max_model_len} together", fix)
+            allowed = f"at most {served.max_model_len} together, and {served.facts.context_length} are the context of {served.spec.model}"
+            ways = [use(f"{served.path}.maxModelLen", total)]
+            yield Fault(f"{served.path}.workload", message, f"{total} tokens", allowed, ways=ways, otherwise="count shorter requests")
 
 
 @rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag", firm=True)
@@ -187,14 +182,23 @@ def extra_args(s: Subject) -> Iterator[Fault]:
     for of_pair, model in s.written():
         for j, arg in enumerate(model.extra_args):
             path, flag = f"{of_pair}.extraArgs[{j}]", arg.split("=", 1)[0]
-            if not arg.startswith("--") or any(c.isspace() for c in flag):
+            if SHORT_FLAG.match(arg) and not any(c.isspace() for c in flag):
+                ways = [use(path, f"{LEVEL_FLAG}={arg[2:].lstrip('=')}") if OPTIMIZATION.fullmatch(arg) else []]
+                message = "is a short flag, which is not read here"
+                yield Fault(path, message, arg, "--flag or --flag=value, one an entry", ways=ways, otherwise="write its long form")
+            elif not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
             elif carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
                 yield Fault(
-                    path, "looks like a secret, which would stand in the pod's manifest", flag, "weights.tokenKey", "name a secret key instead"
+                    path,
+                    "looks like a secret, which would stand in the pod's manifest",
+                    flag,
+                    "a secret key that weights.tokenKey names",
+                    "name a secret key instead",
                 )
             elif EXPANDED_SECRET.search(arg):
-                yield Fault(path, "expands a secret into the command line", arg, "flags without $(HF_TOKEN) and $(VLLM_API_KEY)", "remove it")
+                allowed = "flags without $(HF_TOKEN) and $(VLLM_API_KEY)"
+                yield Fault(path, "expands a secret into the command line", arg, allowed, ways=[remove(path)])
             elif _is_owned(flag):
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
@@ -206,17 +210,20 @@ def extra_env(s: Subject) -> Iterator[Fault]:
         for name, value in model.extra_env.items():
             path = f"{of_pair}.extraEnv.{name}"
             if name in FORBIDDEN_ENV:
-                yield Fault(path, FORBIDDEN_ENV[name], None, "without it", "remove it")
+                yield Fault(path, FORBIDDEN_ENV[name], None, "without it", ways=[remove(path)])
             elif name in OWNED_ENV:
-                yield Fault(path, "is set by the project", None, "variables that it does not set", "remove it")
+                yield Fault(path, "is set by the project", None, "variables that it does not set", ways=[remove(path)])
+            elif name == NCCL_DEBUG and value.upper() not in NCCL_LEVELS:
+                yield Fault(path, "is no level of NCCL's log", value, ", ".join(NCCL_LEVELS), ways=[use(path, "INFO")])
             elif EXPANDED_SECRET.search(value):
-                yield Fault(path, "copies a secret into another variable", None, "values without $(HF_TOKEN) and $(VLLM_API_KEY)", "remove it")
+                allowed = "values without $(HF_TOKEN) and $(VLLM_API_KEY)"
+                yield Fault(path, "copies a secret into another variable", None, allowed, ways=[remove(path)])
             elif carries_secret(name, value):
                 yield Fault(
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
                     None,
-                    "weights.tokenKey",
+                    "a secret key that weights.tokenKey names",
                     "name a secret key instead",
                 )
 
@@ -228,7 +235,8 @@ def efa_env(s: Subject) -> Iterator[Fault]:
         for name, value in served.spec.extra_env.items() if _over_efa(served) else ():
             harm = EFA_ENV.get(name)
             if harm is not None and (harm.values is None or value.lower() in harm.values):
-                yield Fault(f"{served.path}.extraEnv.{name}", harm.reason, value, harm.right, "remove it", harm.level)
+                path = f"{served.path}.extraEnv.{name}"
+                yield Fault(path, harm.reason, value, harm.right, level=harm.level, ways=[remove(path)])
 
 
 @rule("forecast-flags", Level.WARNING, Stage.FORM, "disagg-serving: planning/fit reads the fields of the stack file only")
@@ -253,7 +261,8 @@ def kv_dtype(s: Subject) -> Iterator[Fault]:
         if served.spec.kv_cache_dtype == "fp8_e5m2" and served.facts.weight_dtype == "fp8":
             level = None if served.facts.moe is not None else Level.WARNING
             message = "is refused by vLLM for fp8 checkpoints" + ("" if level is None else " that hold scales of the KV cache")
-            yield Fault(f"{served.path}.kvCacheDtype", message, "fp8_e5m2", "auto, bfloat16, fp8, fp8_e4m3", "use fp8", level)
+            path = f"{served.path}.kvCacheDtype"
+            yield Fault(path, message, "fp8_e5m2", "auto, bfloat16, fp8, fp8_e4m3", level=level, ways=[use(path, "fp8")])
 
 
 @rule("speculative-method", Level.ERROR, Stage.FORM, "vLLM 0.33: config/speculative.py, SpeculativeMethod")
@@ -264,12 +273,13 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
         if served.spec.speculative is None:
             continue
         method, path = served.spec.speculative.method, f"{served.path}.speculative.method"
+        ways = [use(path, "ngram"), remove(f"{served.path}.speculative")]
         if MTP.search(method):
             if not served.facts.mtp_layers:
                 message, others = f"has no layers to draft with: {served.spec.model} has none for it", ", ".join(sorted(OWN_DRAFTS - {"mtp"}))
-                yield Fault(path, message, method, others, "use ngram, or remove speculative")
+                yield Fault(path, message, method, others, ways=ways)
         elif method in OTHER_DRAFTS:
-            yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, "use ngram, or remove speculative")
+            yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, ways=ways)
         elif method not in OWN_DRAFTS:
             yield Fault(path, "is not known here as a method of vLLM", method, allowed, "see vLLM's SpeculativeMethod", Level.WARNING)
 
@@ -282,8 +292,8 @@ def max_num_seqs(s: Subject) -> Iterator[Fault]:
         tokens = given or batch_defaults(served.instances[name].gpu.memory_gib_torch, served.engine.version)[0]
         if role.max_num_seqs and role.max_num_seqs > tokens:
             message = f"is more than {'maxNumBatchedTokens' if given else 'the default of maxNumBatchedTokens,'} {tokens}"
-            fix = f"use {tokens}, or raise maxNumBatchedTokens to {role.max_num_seqs}"
-            yield Fault(f"{path}.maxNumSeqs", message, role.max_num_seqs, f"at most {tokens}", fix)
+            ways = [use(f"{path}.maxNumSeqs", tokens), use(f"{path}.maxNumBatchedTokens", role.max_num_seqs)]
+            yield Fault(f"{path}.maxNumSeqs", message, role.max_num_seqs, f"at most {tokens}", ways=ways)
 
 
 @rule("gated-model", Level.WARNING, Stage.FORM, "Hugging Face: gated repositories")
@@ -292,7 +302,7 @@ def gated_model(s: Subject) -> Iterator[Fault]:
     for served in s.served:
         downloads = served.weights_uri is None or served.spec.weights.mirror
         if served.facts.gated and downloads and not served.spec.weights.token_key:
-            fix = "run `pulumi config set --secret disagg-serving:hfToken` and set weights: {tokenKey: hfToken}"
+            fix = "run `pulumi config set --secret disagg-serving:hfToken` and name that key here"
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
 
 

@@ -11,7 +11,7 @@ from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
 from ..pairs import pairs_of
-from .registry import Fault, Stage, Subject, rule, rules
+from .registry import Fault, Stage, Subject, remove, rule, rules, use
 
 MAX_NODE_HOURS = 504
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
@@ -28,19 +28,21 @@ def cluster_source(s: Subject) -> Iterator[Fault]:
     if existing is None:
         return
     if s.spec.cluster is not None:
-        yield Fault("existingCluster", "stands beside cluster", None, "one of cluster, existingCluster", "remove one of them")
+        either = [remove("existingCluster"), remove("cluster")]
+        yield Fault("existingCluster", "stands beside cluster", None, "one of cluster, existingCluster", ways=either)
     ways = {"kubeconfig": existing.kubeconfig, "name": existing.name, "stackReference": existing.stack_reference}
     given = [key for key, value in ways.items() if value]
     if len(given) != 1:
         message = "are too many ways to find the cluster" if given else "does not say where the cluster is"
         yield Fault("existingCluster", message, ", ".join(given) or None, f"one of {', '.join(ways)}", "give one of them")
     if existing.context and not existing.kubeconfig:
-        yield Fault("existingCluster.context", "belongs to a kubeconfig", existing.context, "with kubeconfig", "add kubeconfig or remove context")
+        path = "existingCluster.context"
+        yield Fault(path, "belongs to a kubeconfig", existing.context, "with kubeconfig", "add kubeconfig", ways=[remove(path)])
     if existing.kubeconfig and existing.auto_mode:
         for key, value in (("nodeRole", existing.node_role), ("securityGroupIds", existing.security_group_ids)):
             if not value:
-                fix = "add it, or set autoMode: false to use nodes that exist"
-                yield Fault(f"existingCluster.{key}", "is required with kubeconfig and Auto Mode", None, "what the NodeClass names", fix)
+                place, other = f"existingCluster.{key}", [use("existingCluster.autoMode", False)]
+                yield Fault(place, "is required with kubeconfig and Auto Mode", None, "what the NodeClass names", "add it", ways=other)
 
 
 @rule("network-zones", Level.ERROR, Stage.FORM, "AWS: EFA does not cross zones; EKS wants subnets in two zones", firm=True)
@@ -61,7 +63,13 @@ def network_zones(s: Subject) -> Iterator[Fault]:
     if len(regions) > 1:
         yield Fault("network.zones", "span regions", ", ".join(sorted(regions)), "zones of one region")
     elif s.stack.region and regions and s.stack.region not in regions:
-        yield Fault("network.zones", f"is not aws:region {s.stack.region}", regions.pop(), f"zones of {s.stack.region}", "change zones or aws:region")
+        yield Fault(
+            "network.zones",
+            f"is not aws:region {s.stack.region}",
+            regions.pop(),
+            f"zones of {s.stack.region}",
+            "change the zones, or the region of the stack",
+        )
 
 
 @rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted", firm=True)
@@ -81,7 +89,7 @@ def network_existing(s: Subject) -> Iterator[Fault]:
     used = network.model_fields_set & {"cidr", "zones", "nat_gateways", "tags"}
     for key in sorted(used):
         name = type(network).model_fields[key].alias or key
-        yield Fault(f"network.{name}", "has no effect on an existing network", None, "without it", "remove it or network.existing")
+        yield Fault(f"network.{name}", "has no effect on an existing network", None, "without it", ways=[remove(f"network.{name}")])
     if s.spec.existing_cluster is None:
         if not network.existing.vpc_id:
             yield Fault("network.existing.vpcId", "is required to make a cluster", None, "vpc-...", "add it")
@@ -123,7 +131,8 @@ def kubernetes_version(s: Subject) -> Iterator[Fault]:
         yield Fault(f"{where}.kubernetesVersion", message, s.spec.kubernetes_version, f"at most {newest}", level=Level.WARNING)
     if version < LWS_MINIMUM_KUBERNETES:
         oldest = ".".join(map(str, LWS_MINIMUM_KUBERNETES))
-        yield Fault(f"{where}.kubernetesVersion", "is too old", s.spec.kubernetes_version, f"{oldest} or newer", f'set "{oldest}"')
+        path = f"{where}.kubernetesVersion"
+        yield Fault(path, "is too old", s.spec.kubernetes_version, f"{oldest} or newer", ways=[use(path, oldest)])
 
 
 @rule("node-life", Level.ERROR, Stage.FORM, "AWS: Auto Mode ends every node after 21 days")
@@ -132,8 +141,9 @@ def node_life(s: Subject) -> Iterator[Fault]:
     pools = s.spec.node_pools
     if pools.expire_after_hours + pools.termination_grace_hours > MAX_NODE_HOURS:
         allowed = f"at most {MAX_NODE_HOURS - pools.termination_grace_hours} with terminationGraceHours {pools.termination_grace_hours}"
-        fix = "lower one of the two"
-        yield Fault("nodePools.expireAfterHours", "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, fix)
+        path, grace = "nodePools.expireAfterHours", "nodePools.terminationGraceHours"
+        ways = [use(path, MAX_NODE_HOURS - pools.termination_grace_hours), use(grace, MAX_NODE_HOURS - pools.expire_after_hours)]
+        yield Fault(path, "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, ways=ways)
 
 
 @rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region", firm=True)
@@ -146,7 +156,8 @@ def partition(s: Subject) -> Iterator[Fault]:
     place, cluster = ("existingCluster", s.spec.existing_cluster) if s.spec.existing_cluster else ("cluster", s.spec.cluster)
     stated = cluster.partition if cluster else "aws"
     if stated != lies_in:
-        yield Fault(f"{place}.partition", f"is not that of {region_of(zone)}", stated, lies_in, f"set partition: {lies_in}")
+        path = f"{place}.partition"
+        yield Fault(path, f"is not that of {region_of(zone)}", stated, lies_in, ways=[use(path, lies_in)])
 
 
 @rule("node-tags", Level.ERROR, Stage.FORM, "AWS: NodeClass tags; Auto Mode cluster role with custom tags", firm=True)
@@ -154,11 +165,12 @@ def node_tags(s: Subject) -> Iterator[Fault]:
     """Tags on nodes are ones that Auto Mode accepts, and the cluster's role may set them."""
     for key in s.spec.node_pools.tags:
         if key.startswith(labels.FORBIDDEN_TAG_PREFIXES) or key in labels.FORBIDDEN_TAGS:
-            yield Fault(f"nodePools.tags.{key}", "is a tag that belongs to AWS or to Auto Mode", None, "tags of your own", "remove it")
+            path = f"nodePools.tags.{key}"
+            yield Fault(path, "is a tag that belongs to AWS or to Auto Mode", None, "tags of your own", ways=[remove(path)])
     if s.spec.node_pools.tags and s.spec.existing_cluster is not None:
         message = "need a policy that only the cluster's owner can add to its role; without it no node starts"
-        fix = "add it there (EKS user guide: Auto Mode, custom tags), or remove the tags"
-        yield Fault("nodePools.tags", message, None, "no tags", fix, Level.WARNING)
+        fix = "add it there, as the EKS user guide says under custom tags of Auto Mode"
+        yield Fault("nodePools.tags", message, None, "no tags", fix, Level.WARNING, [remove("nodePools.tags")])
 
 
 @rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace", firm=True)
@@ -192,9 +204,8 @@ def namespaces(s: Subject) -> Iterator[Fault]:
         namespace = model.kubernetes_namespace
         owner = owners.setdefault(namespace, i)
         if owner != i and s.spec.models[owner].name != model.name:
-            yield Fault(
-                f"models[{i}].namespace", f"is that of models[{owner}]", namespace, "a namespace of its own", "leave it out, or choose another"
-            )
+            path, ways = f"models[{i}].namespace", [remove(f"models[{i}].namespace")]
+            yield Fault(path, f"is that of models[{owner}]", namespace, "a namespace of its own", "choose another", ways=ways)
         if namespace == "default" or namespace.startswith("kube-") or namespace in (s.spec.lws.namespace, s.spec.autoscaling.namespace):
             fix = "set models[].namespace" if model.namespace is None else "choose another"
             yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, "a namespace of its own", fix)
@@ -265,4 +276,5 @@ def accepted(s: Subject) -> Iterator[Fault]:
             fix = did_you_mean(rule_id, list(known)) or "`disagg rules` lists them"
             yield Fault(f"accept.{rule_id}", "is no rule", rule_id, ", ".join(open_to), fix)
         elif known[rule_id].firm:
-            yield Fault(f"accept.{rule_id}", "guards secrets or the form, so it cannot be accepted", rule_id, ", ".join(open_to), "remove it")
+            path, message = f"accept.{rule_id}", "guards secrets or the form, so it cannot be accepted"
+            yield Fault(path, message, rule_id, ", ".join(open_to), ways=[remove(path)])

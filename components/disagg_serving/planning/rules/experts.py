@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...corrections import Correction
 from ...errors import Level
 from ..shapes import Served, group_size
-from .registry import Fault, Stage, Subject, rule
+from .engines import in_roles, near
+from .registry import Fault, Stage, Subject, remove, rule, use
 
-SIZES = range(1, 65)
+SIZES, PROPOSED = range(1, 65), (1, 2, 4, 8, 16, 32, 64)
+"""Sizes that are said to be possible, and those that are proposed."""
 IBGDA_VARIABLE = "NVSHMEM_IB_ENABLE_IBGDA"
 OFF = frozenset({"0", "false", "no", "off"})
 ANYWHERE = "allgather_reducescatter"
@@ -30,37 +33,41 @@ NEEDS = {
 @rule("data-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: docs/serving/data_parallel_deployment.md; EngineArgs.create_engine_config")
 def data_parallel(s: Subject) -> Iterator[Fault]:
     """Data parallelism inside an engine is for models with experts, kept whole; other models are served by more replicas."""
-    for served, _name, role, path in s.roles():
-        ranks = role.data_parallel
+    for served, name, role, path in s.roles():
+        ranks, place = role.data_parallel, f"{path}.dataParallel"
         if ranks == 1:
             continue
         if served.facts.moe is None:
             message = f"has no use: {served.spec.model} has no experts to share, and the router sees replicas but not ranks"
-            yield Fault(f"{path}.dataParallel", message, ranks, "1", f"use replicas: {role.replicas * ranks} instead")
+            instead: Correction = {place: None, f"{path}.replicas": role.replicas * ranks}
+            yield Fault(place, message, ranks, "1", ways=[[*([] if role.autoscaling else [instead]), *remove(place)]])
             continue
         if not role.expert_parallel:
             gpus = role.tensor_parallel * ranks
             message = f"slices each expert over {gpus} GPUs, which all compute the tokens of all"
-            yield Fault(f"{path}.dataParallel", message, ranks, "with expertParallel: true", "set expertParallel: true", Level.WARNING)
+            ways = [in_roles(served, name, "expertParallel", [True])]
+            yield Fault(place, message, ranks, "with expertParallel: true", level=Level.WARNING, ways=ways)
         if role.pipeline_parallel > 1:
             message = f"with pipelineParallel {role.pipeline_parallel} is in no published recipe, so it may not start"
-            yield Fault(f"{path}.dataParallel", message, ranks, "1", "use tensorParallel with dataParallel and expertParallel", Level.WARNING)
+            yield Fault(place, message, ranks, "1", level=Level.WARNING, ways=[use(f"{path}.pipelineParallel", 1), remove(place)])
 
 
 @rule("experts", Level.ERROR, Stage.FORM, "vLLM: expert parallelism gives each GPU whole experts, over tensorParallel x dataParallel")
 def experts(s: Subject) -> Iterator[Fault]:
     """With expert parallelism the GPUs of an engine divide the experts."""
-    for served, _name, role, path in s.roles():
+    for served, name, role, path in s.roles():
         moe, tp, dp = served.facts.moe, role.tensor_parallel, role.data_parallel
         if moe is None or not role.expert_parallel or moe.experts % (tp * dp) == 0:
             continue
         if moe.experts % tp:
             fitting = [n for n in SIZES if moe.experts % n == 0]
-            yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", tp, ", ".join(map(str, fitting)))
+            ways = [in_roles(served, name, "tensorParallel", near([n for n in PROPOSED if n in fitting], tp)), remove(f"{path}.expertParallel")]
+            yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", tp, ", ".join(map(str, fitting)), ways=ways)
         else:
             fitting = [n for n in SIZES if moe.experts % (n * tp) == 0]
             message = f"with tensorParallel {tp} makes {tp * dp} GPUs, which do not divide the {moe.experts} experts"
-            yield Fault(f"{path}.dataParallel", message, dp, ", ".join(map(str, fitting)))
+            ways = [in_roles(served, name, "dataParallel", near(fitting, dp))]
+            yield Fault(f"{path}.dataParallel", message, dp, ", ".join(map(str, fitting)), ways=ways)
 
 
 @rule("all-to-all", Level.ERROR, Stage.FORM, "vLLM 0.33: --all2all-backend (config/parallel.py), docker/Dockerfile.efa; NVSHMEM: IBGDA needs mlx5")
@@ -71,17 +78,20 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
         if backend is None:
             continue
         if not (role.expert_parallel and role.data_parallel > 1):
-            yield Fault(place, "has no effect without dataParallel and expertParallel", backend, "without it", "leave it out", Level.WARNING)
+            message = "has no effect without dataParallel and expertParallel"
+            yield Fault(place, message, backend, "without it", level=Level.WARNING, ways=[remove(place)])
         if backend in REMOVED:
-            yield Fault(place, f"was removed from vLLM, which uses {ANYWHERE} instead", backend, ", ".join(_works(served)), "leave it out")
+            message = f"was removed from vLLM, which uses {ANYWHERE} instead"
+            yield Fault(place, message, backend, ", ".join(_works(served)), ways=[remove(place)])
         elif group_size(role, served.instances[name]) > 1 and backend not in _works(served):
             message = f"{NEEDS[backend]}, but the nodes are joined by EFA"
-            yield Fault(place, message, backend, ", ".join(_works(served)), f"use {ANYWHERE}, or leave it out")
+            yield Fault(place, message, backend, ", ".join(_works(served)), ways=[use(place, ANYWHERE), remove(place)])
     for served in s.served:
         direct = served.spec.extra_env.get(IBGDA_VARIABLE)
         wide = any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items())
         if wide and direct is not None and direct.lower() not in OFF:
-            yield Fault(f"{served.path}.extraEnv.{IBGDA_VARIABLE}", "needs InfiniBand, which no EFA card is", direct, "0", "leave the variable out")
+            place = f"{served.path}.extraEnv.{IBGDA_VARIABLE}"
+            yield Fault(place, "needs InfiniBand, which no EFA card is", direct, "0", ways=[remove(place)])
 
 
 def _works(served: Served) -> list[str]:

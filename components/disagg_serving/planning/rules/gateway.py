@@ -15,7 +15,7 @@ from ..addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
 from ..gateway import TLS_IDLE_SECONDS
 from ..shapes import Served
 from ..sources import is_chart, located, source_of
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, meant, remove, rule, use
 
 if TYPE_CHECKING:
     from ...catalog.router import Plugin
@@ -38,6 +38,7 @@ USABLE_KINDS = ("filter", "scorer", "picker", "producer")
 TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "list": (list,), "mapping": (dict,),
 }  # fmt: skip
+USUAL_PREFIX = 512
 NEEDS = {"token-load-scorer": "inflight-load-producer"}
 """Scorers whose producer the endpoint picker does not add by itself (llm-d-router 0.10.0)."""
 
@@ -55,7 +56,7 @@ def gateway_public(s: Subject) -> Iterator[Fault]:
         }
         for key, (value, allowed) in wanted.items():
             if not value:
-                yield Fault(f"{path}.{key}", "is required with public: true", None, allowed, "add it, or leave public out")
+                yield Fault(f"{path}.{key}", "is required with public: true", None, allowed, "add it", ways=[remove(f"{path}.public")])
         for wide in (r for r in gateway.source_ranges if _is_wide(r)):
             yield Fault(f"{path}.sourceRanges", "lets much of the internet in", wide, "your networks", "name them", Level.WARNING)
 
@@ -67,12 +68,14 @@ def gateway_unused(s: Subject) -> Iterator[Fault]:
         path, gateway = f"models[{i}].gateway", model.gateway
         if not gateway.enabled:
             for field in sorted(gateway.model_fields_set - {"enabled", "api_key_secret"}):
-                yield Fault(f"{path}.{_alias(gateway, field)}", "has no effect while enabled is false", None, "without it", "remove it")
+                place = f"{path}.{_alias(gateway, field)}"
+                yield Fault(place, "has no effect while enabled is false", None, "without it", ways=[remove(place)])
             continue
         unused = ("server",) if model.disaggregated else ("prefill", "decode", "non_cached_tokens", "disaggregation")
         for field in sorted(gateway.routing.model_fields_set.intersection(unused)):
             mode = "with prefill and decode" if model.disaggregated else "in server mode"
-            yield Fault(f"{path}.routing.{_alias(gateway.routing, field)}", f"has no effect {mode}", None, "without it", "remove it")
+            place = f"{path}.routing.{_alias(gateway.routing, field)}"
+            yield Fault(place, f"has no effect {mode}", None, "without it", ways=[remove(place)])
 
 
 @rule("gateway-idle", Level.ERROR, Stage.FORM, "AWS: ELB guide, update the idle timeout of a Network Load Balancer")
@@ -81,8 +84,8 @@ def gateway_idle(s: Subject) -> Iterator[Fault]:
     for path, gateway in _gateways(s):
         asked = gateway.idle_timeout_seconds
         if gateway.certificate_arn and asked not in {None, TLS_IDLE_SECONDS}:
-            fix = "remove it, or end TLS behind the load balancer"
-            yield Fault(f"{path}.idleTimeoutSeconds", "cannot be had with a certificate", asked, str(TLS_IDLE_SECONDS), fix)
+            place, advice = f"{path}.idleTimeoutSeconds", "end TLS behind the load balancer"
+            yield Fault(place, "cannot be had with a certificate", asked, str(TLS_IDLE_SECONDS), advice, ways=[remove(place)])
 
 
 @rule("gateway-dns", Level.ERROR, Stage.FORM, "disagg-serving: a record in Route 53 needs an AWS provider", firm=True)
@@ -111,12 +114,15 @@ def routing(s: Subject) -> Iterator[Fault]:
             continue
         by_prefix = asked.disaggregation == "prefixBased"
         if by_prefix and asked.non_cached_tokens is None:
-            yield Fault(f"{path}.nonCachedTokens", "is required with prefixBased", None, "a number of tokens, for example 512", "add it")
+            place, allowed = f"{path}.nonCachedTokens", "a number of tokens"
+            yield Fault(place, "is required with prefixBased", None, allowed, ways=[use(place, USUAL_PREFIX), remove(f"{path}.disaggregation")])
         elif by_prefix:
             message = "lets decode answer alone: a client's kv_transfer_params then reach vLLM, and only NetworkPolicies bound where it connects"
-            yield Fault(f"{path}.disaggregation", message, asked.disaggregation, "always", "use always unless clients are trusted", Level.WARNING)
+            place, ways = f"{path}.disaggregation", [[{f"{path}.disaggregation": "always", f"{path}.nonCachedTokens": None}]]
+            yield Fault(place, message, asked.disaggregation, "always", "trust your clients", Level.WARNING, ways)
         elif asked.non_cached_tokens is not None:
-            yield Fault(f"{path}.nonCachedTokens", "belongs to prefixBased", asked.non_cached_tokens, "without it", "set disaggregation: prefixBased")
+            place, either = f"{path}.nonCachedTokens", [remove(f"{path}.nonCachedTokens"), use(f"{path}.disaggregation", "prefixBased")]
+            yield Fault(place, "belongs to prefixBased", asked.non_cached_tokens, "without it", ways=either)
 
 
 @rule("router-plugins", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: cmd/epp/runner/runner.go (v0.10.0); catalog/routers", firm=True)
@@ -131,9 +137,11 @@ def router_plugins(s: Subject) -> Iterator[Fault]:
             for j, plugin in enumerate(plugins or ()):
                 known = served.router.plugins.get(plugin.type)
                 if known is None:
-                    names = [n for n, p in served.router.plugins.items() if p.kind in USABLE_KINDS and p.stability != "alpha"]
-                    fix = did_you_mean(plugin.type, list(served.router.plugins)) or "`disagg catalog routers` lists them"
-                    yield Fault(f"{path}[{j}].type", f"is not a plugin of {served.router.id}", plugin.type, ", ".join(names), fix)
+                    names = [n for n, p in served.router.plugins.items() if _usable(n, p)]
+                    place, ways = f"{path}[{j}].type", [meant(f"{path}[{j}].type", plugin.type, names)]
+                    otherwise = "`disagg catalog routers` lists them"
+                    message = f"is not a plugin of {served.router.id}"
+                    yield Fault(place, message, plugin.type, ", ".join(names), ways=ways, otherwise=otherwise)
                 else:
                     yield from _plugin(f"{path}[{j}]", plugin, known)
             yield from _together(path, plugins or (), served)
@@ -149,13 +157,13 @@ def service_range(s: Subject) -> Iterator[Fault]:
     services = IPv4Network(text or service_cidr(s.spec))
     low, high = SERVICE_PREFIXES
     if not low <= services.prefixlen <= high or not any(services.subnet_of(p) for p in PRIVATE):
-        yield Fault(f"{path}.serviceCidr", "is no range for Services", str(services), f"a private network, /{low} to /{high}", "use 172.20.0.0/16")
+        place = f"{path}.serviceCidr"
+        yield Fault(place, "is no range for Services", str(services), f"a private network, /{low} to /{high}", ways=[use(place, *EKS_SERVICE_CIDRS)])
     networks = [s.spec.network.cidr] if makes_network(s.spec) else s.spec.network_policy.vpc_cidrs
     for network in networks:
         if services.overlaps(IPv4Network(network)):
-            free = next((f", for example to {r}" for r in EKS_SERVICE_CIDRS if not IPv4Network(r).overlaps(IPv4Network(network))), "")
-            fix = f"move one of them{free}"
-            yield Fault(f"{path}.serviceCidr", f"overlaps the VPC's {network}", str(services), "a range apart from it", fix)
+            place, ways = f"{path}.serviceCidr", [use(f"{path}.serviceCidr", *EKS_SERVICE_CIDRS)]
+            yield Fault(place, f"overlaps the VPC's {network}", str(services), "a range apart from it", ways=ways, otherwise="move one of them")
 
 
 @rule("policy-enforced", Level.INFO, Stage.FORM, "AWS: EKS user guide, network policies with Auto Mode")
@@ -191,15 +199,18 @@ def policy_use(s: Subject) -> Iterator[Fault]:
     policy = s.spec.network_policy
     if not policy.enabled:
         for field in sorted(policy.model_fields_set - {"enabled"}):
-            yield Fault(f"networkPolicy.{_alias(policy, field)}", "has no effect while enabled is false", None, "without it", "remove it")
+            place = f"networkPolicy.{_alias(policy, field)}"
+            yield Fault(place, "has no effect while enabled is false", None, "without it", ways=[remove(place)])
         for path, gateway in _gateways(s):
             if gateway.public:
-                yield Fault(f"{path}.public", "stands without network policies", True, "networkPolicy.enabled: true", "turn them on", Level.WARNING)
+                ways = [use("networkPolicy.enabled", True)]
+                yield Fault(f"{path}.public", "stands without network policies", True, "with them", level=Level.WARNING, ways=ways)
         return
     given = list(collapse_addresses(IPv4Network(n) for n in policy.vpc_cidrs))
     if makes_network(s.spec) and given and not any(IPv4Network(s.spec.network.cidr).subnet_of(n) for n in given):
         message = "leaves out the network that is made, and with it load balancers and the API server"
-        yield Fault("networkPolicy.vpcCidrs", message, policy.vpc_cidrs, f"a list with {s.spec.network.cidr}", "leave it out")
+        place = "networkPolicy.vpcCidrs"
+        yield Fault(place, message, policy.vpc_cidrs, f"a list with {s.spec.network.cidr}", ways=[remove(place)])
     for i, model in enumerate(s.spec.models):
         if policy.weights_cidrs and model.weights.s3 is None:
             message = "comes from Hugging Face, and networkPolicy.weightsCidrs takes the internet's place"
@@ -244,7 +255,8 @@ def gateway_class(s: Subject) -> Iterator[Fault]:
     for path, _ in _gateways(s):
         if not s.spec.makes_pools:
             message = "needs the AWS Load Balancer Controller on a cluster without Auto Mode"
-            yield Fault(path, message, None, "the controller, class service.k8s.aws/nlb", "install it, or set enabled: false")
+            ways = [use(f"{path}.enabled", False)]
+            yield Fault(path, message, None, "the controller, class service.k8s.aws/nlb", "install it", ways=ways)
 
 
 @rule("gateway-split", Level.WARNING, Stage.FORM, "llm-d/llm-d-router: pkg/sidecar (v0.10.0): without the header decode answers alone")
@@ -253,7 +265,8 @@ def gateway_split(s: Subject) -> Iterator[Fault]:
     for i, model in enumerate(s.spec.models):
         if model.disaggregated and not model.gateway.enabled:
             message = "leaves nobody who splits requests: clients reach the sidecars themselves, which follow their headers and kv_transfer_params"
-            yield Fault(f"models[{i}].gateway.enabled", message, False, "true", "run a router of your own, and let only it reach the pods")
+            place, advice = f"models[{i}].gateway.enabled", "run a router of your own, and let only it reach the pods"
+            yield Fault(place, message, False, "true", advice, ways=[remove(place)])
 
 
 @rule("gateway-certificate", Level.ERROR, Stage.FORM, "AWS: a load balancer takes certificates of its own region")
@@ -299,21 +312,34 @@ def _gateways(s: Subject) -> Iterator[tuple[str, GatewaySpec]]:
             yield f"models[{i}].gateway", model.gateway
 
 
+def _usable(name: str, plugin: Plugin) -> bool:
+    """Whether a profile may list the plugin without a word from these rules."""
+    return plugin.kind in USABLE_KINDS and plugin.stability != "alpha" and not plugin.deprecated and name not in {*OWN_FILTERS, *OUTSIDE, *NEEDS}
+
+
 def _plugin(path: str, plugin: PluginSpec, known: Plugin) -> Iterator[Fault]:
     if known.kind not in USABLE_KINDS:
-        yield Fault(f"{path}.type", f"is a {known.kind}, which no profile lists", plugin.type, ", ".join(USABLE_KINDS), "remove it")
+        yield Fault(
+            f"{path}.type",
+            f"is a {known.kind}, which no profile lists",
+            plugin.type,
+            f"plugins that are a {' or '.join(USABLE_KINDS)}",
+            ways=[remove(path)],
+        )
         return
     if plugin.type in OWN_FILTERS:
-        yield Fault(f"{path}.type", "is set by the project where it belongs", plugin.type, "other filters", "remove it")
+        yield Fault(f"{path}.type", "is set by the project where it belongs", plugin.type, "other filters", ways=[remove(path)])
     if plugin.type in OUTSIDE:
         message = "needs a server, KV events or a tokenizer that nothing here makes"
-        yield Fault(f"{path}.type", message, plugin.type, "approx-prefix-cache-producer and scorers of metrics", "remove it")
+        yield Fault(f"{path}.type", message, plugin.type, "approx-prefix-cache-producer and scorers of metrics", ways=[remove(path)])
     if known.stability == "alpha":
-        yield Fault(f"{path}.type", "is experimental in this release and not enabled", plugin.type, "plugins of stability beta", "remove it")
+        yield Fault(f"{path}.type", "is experimental in this release and not enabled", plugin.type, "plugins of stability beta", ways=[remove(path)])
     if known.deprecated:
-        yield Fault(f"{path}.type", "is deprecated", plugin.type, known.deprecated, f"use {known.deprecated}", Level.WARNING)
+        ways = [use(f"{path}.type", known.deprecated)]
+        yield Fault(f"{path}.type", "is deprecated", plugin.type, known.deprecated, level=Level.WARNING, ways=ways)
     if plugin.weight is not None and known.kind != "scorer":
-        yield Fault(f"{path}.weight", f"belongs to scorers, and {plugin.type} is a {known.kind}", plugin.weight, "without it", "remove it")
+        ways = [remove(f"{path}.weight")]
+        yield Fault(f"{path}.weight", f"belongs to scorers, and {plugin.type} is a {known.kind}", plugin.weight, "without it", ways=ways)
     if not isinstance(known.parameters, str):
         yield from _parameters(path, plugin, known.parameters)
     for name in known.required:
@@ -337,15 +363,18 @@ def _together(path: str, plugins: Sequence[PluginSpec], served: Served) -> Itera
     listed = {p.type for p in plugins}
     pickers = [j for j, kind in enumerate(kinds) if kind == "picker"]
     for j in pickers[1:]:
-        yield Fault(f"{path}[{j}].type", "is a second picker, which the endpoint picker refuses", plugins[j].type, "one picker", "remove it")
+        message = "is a second picker, which the endpoint picker refuses"
+        yield Fault(f"{path}[{j}].type", message, plugins[j].type, "one picker", ways=[remove(f"{path}[{j}]")])
     for j, plugin in enumerate(plugins):
         producer = NEEDS.get(plugin.type)
         if producer and producer not in listed:
-            yield Fault(f"{path}[{j}].type", f"needs {producer} in the list", plugin.type, producer, f"add {{type: {producer}}}")
+            longer = [*(p.model_dump(by_alias=True, exclude_unset=True) for p in plugins), {"type": producer}]
+            yield Fault(f"{path}[{j}].type", f"needs {producer} in the list", plugin.type, producer, ways=[use(path, longer), remove(f"{path}[{j}]")])
         for name, value in plugin.parameters.items():
             if name.endswith("ProducerName") and value not in listed:
                 allowed = ", ".join(sorted(p for p, k in zip((q.type for q in plugins), kinds, strict=True) if k == "producer")) or "a producer"
-                yield Fault(f"{path}[{j}].parameters.{name}", "is no producer of the list", value, allowed, "list it, or leave the parameter out")
+                place = f"{path}[{j}].parameters.{name}"
+                yield Fault(place, "is no producer of the list", value, allowed, "list it", ways=[remove(place)])
 
 
 def _alias(spec: Any, field: str) -> str:

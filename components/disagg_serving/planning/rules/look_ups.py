@@ -49,7 +49,7 @@ def look_up_quota(s: Subject) -> Iterator[Fault]:
             allowed = facts.quotas[code]
             if allowed < vcpus:
                 message = f"vCPUs are the account's quota {code}, and the pools may start {vcpus}"
-                ask = f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value {vcpus}"
+                ask = f"`aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value {vcpus}`"
                 yield Fault("models", message, f"{allowed:g}", f"{vcpus} or more", ask)
             else:
                 message = f"vCPUs are the account's quota {code}; the pools may start {vcpus}, beside what else runs there"

@@ -32,7 +32,7 @@ def object_limits(s: Subject) -> Iterator[Fault]:
                         f"asks for {asked} {device} with a limit of {most}",
                         None,
                         f"limits of {asked}",
-                        f"set limits.{device} to {asked}",
+                        "ask for what the limits say",
                     )
 
 

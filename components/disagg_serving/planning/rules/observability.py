@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...errors import Level
 from ..observability import EXPORTER_NAMESPACE, VERSIONED, exposed, list_ids
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, remove, rule, use
 
 OPERATOR = "the Prometheus operator, for example by kube-prometheus-stack"
 
@@ -38,9 +38,11 @@ def unused(s: Subject) -> Iterator[Fault]:
     for field, (has_none, why) in idle.items():
         if has_none and field in asked.model_fields_set:
             alias = type(asked).model_fields[field].alias
-            yield Fault(f"observability.{alias}", f"has no effect {why}", None, "without it", "remove it")
+            place = f"observability.{alias}"
+            yield Fault(place, f"has no effect {why}", None, "without it", ways=[remove(place)])
     if asked.dcgm_exporter == "existing" and not asked.reads_metrics:
-        yield Fault("observability.dcgmExporter", "has no effect without dashboards or alerts", "existing", "none, chart", "remove it")
+        place, message = "observability.dcgmExporter", "has no effect without dashboards or alerts"
+        yield Fault(place, message, "existing", "none, chart", ways=[remove(place)])
 
 
 @rule("observability-labels", Level.ERROR, Stage.FORM, "disagg-serving: queries select by the labels model and role, which its PodMonitors add")
@@ -49,7 +51,8 @@ def label_source(s: Subject) -> Iterator[Fault]:
     asked = s.spec.observability
     if asked.reads_metrics and not asked.pod_monitors:
         message = "is off, so dashboards and alerts find no series with the labels model and role"
-        yield Fault("observability.podMonitors", message, False, "true", "set podMonitors: true, or accept it where your own monitors add them")
+        place, advice = "observability.podMonitors", "accept it where your own monitors add them"
+        yield Fault(place, message, False, "true", advice, ways=[use(place, True)])
 
 
 @rule(
@@ -68,8 +71,8 @@ def metrics_known(s: Subject) -> Iterator[Fault]:
             if list_id in served.metric_lists:
                 _ = served.metric_lists[list_id].metrics  # a list of the user's own may be faulty
             else:
-                message = f"has no list of metrics {list_id}, so queries cannot be checked against it"
-                fix = f"add metrics/{list_id}.yaml to a folder of catalogDirs, or turn dashboards and alerts off"
+                message = f"has no list of metrics {list_id}.yaml, so queries cannot be checked against it"
+                fix = "add that file to folder metrics of one of catalogDirs, or turn dashboards and alerts off"
                 yield Fault(path, message, served.spec.engine if path.endswith("engine") else None, ", ".join(served.metric_lists), fix)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ...catalog import Instance, Model
 from ...errors import Level
+from ...spec import RoleSpec
 from ...spec.serving import RoleName
 from ..shapes import Served, fills, world_size
-from .registry import Fault, Stage, Subject, rule
+from .engines import in_roles, near
+from .registry import Fault, Stage, Subject, remove, rule, use
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Tensor-parallel sizes that are proposed."""
@@ -23,19 +26,18 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
             continue
         p, d, path = prefill.tensor_parallel, decode.tensor_parallel, f"{served.path}.decode.tensorParallel"
         sizes = [n for n in engine_sizes(served, "prefill") if n in engine_sizes(served, "decode")]
+        ordered = [n for n in (p, *near(sizes, p)) if n in sizes]
+        together = in_roles(served, "decode", "tensorParallel", ordered, together=True)
         if max(p, d) % min(p, d):
             message = f"neither divides prefill's {p} nor is a multiple of it"
-            if p in sizes:
-                yield Fault(path, message, d, _list(_fitting(served, sizes, p)), f"use {p}")
-            else:
-                yield Fault(path, message, d, f"{_list(sizes)} in both roles", f"use {_nearest(sizes, p)} in both roles" if sizes else "")
+            allowed = _list(_fitting(served, sizes, p)) if p in sizes else f"{_list(sizes)} in both roles"
+            yield Fault(path, message, d, allowed, ways=[[*use(path, *(ordered if p in sizes else [])), *together]])
         elif p > d and served.facts.mla is None:
             heads = served.facts.kv_heads
             if p > heads:
                 message = f"is less than prefill's {p}, whose GPUs hold copies of the {heads} KV heads: a decode GPU cannot read parts of copies"
-                below = [n for n in sizes if n <= heads]
-                ways = [*([f"use {p}"] if p in sizes else []), *([f"lower prefill's to {max(below)}"] if below else [])]
-                yield Fault(path, message, d, f"{p} or more", ", or ".join(ways))
+                lower = use(f"{served.path}.prefill.tensorParallel", *near([n for n in sizes if n <= heads], p))
+                yield Fault(path, message, d, f"{p} or more", ways=[use(path, p), [*lower, *(c for c in together if p not in c.values())]])
             else:
                 message = f"is less than prefill's {p}: possible with {heads} KV heads, but the reverse of what llm-d and Dynamo run"
                 yield Fault(path, message, d, f"{p} or more", "give decode more GPUs an engine and prefill more engines", Level.WARNING)
@@ -44,18 +46,17 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
 @rule("expert-blocks", Level.ERROR, Stage.FORM, "vLLM 0.33: validate_fp8_block_shape and _moe: block-quantized FP8 is cut at multiples of 128")
 def fp8_blocks(s: Subject) -> Iterator[Fault]:
     """Block-quantised FP8 is cut at whole blocks of 128: dense layers and shared experts by tensorParallel, routed ones unless they stay whole."""
-    for served, _name, role, path in s.roles():
+    for served, name, role, path in s.roles():
         tp, dp, facts = role.tensor_parallel, role.data_parallel, served.facts
+        all_cut = all(map(partial(_is_cut, facts), served.spec.roles.values()))
         cut = cut_blocks(facts, tp, dp, whole=role.expert_parallel)
         if not cut:
             continue
         fitting = [n for n in SIZES if not cut_blocks(facts, n, dp, whole=role.expert_parallel)]
-        below = [n for n in fitting if n <= tp]
-        ways = [f"use {max(below)}"] if below else []
-        if not role.expert_parallel and facts.moe is not None and facts.moe.experts % (tp * dp) == 0 and not cut_blocks(facts, tp, dp, whole=True):
-            ways.insert(0, "set expertParallel: true")
         message = f"{f'with dataParallel {dp} ' if dp > 1 else ''}cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
-        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), ", or ".join(ways))
+        whole = [] if role.expert_parallel else in_roles(served, name, "expertParallel", [True], together=all_cut)
+        lower = in_roles(served, name, "tensorParallel", near(fitting, tp), together=all_cut)
+        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), ways=[whole, lower])
 
 
 @rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")
@@ -74,7 +75,14 @@ def pipeline_speculative(s: Subject) -> Iterator[Fault]:
     for served, _name, role, path in s.roles():
         if role.pipeline_parallel > 1 and served.spec.speculative is not None:
             message = "with speculative is in no published recipe, so it may not start"
-            yield Fault(f"{path}.pipelineParallel", message, role.pipeline_parallel, "1", "try it before you rely on it, or remove speculative")
+            yield Fault(
+                f"{path}.pipelineParallel",
+                message,
+                role.pipeline_parallel,
+                "1",
+                "try it before you rely on it",
+                ways=[remove(f"{served.path}.speculative")],
+            )
 
 
 @rule("efa-alignment", Level.INFO, Stage.FORM, "AWS: EKS user guide, device management for EFA: no alignment on Bottlerocket, which Auto Mode runs")
@@ -120,9 +128,8 @@ def engine_sizes(served: Served, name: RoleName, instance: Instance | None = Non
     return [n for n in SIZES if fits(n)]
 
 
-def _nearest(sizes: list[int], asked: int) -> int:
-    """The largest size of at most `asked`, or the smallest there is."""
-    return max((n for n in sizes if n <= asked), default=min(sizes))
+def _is_cut(facts: Model, role: RoleSpec) -> bool:
+    return bool(cut_blocks(facts, role.tensor_parallel, role.data_parallel, whole=role.expert_parallel))
 
 
 def _fitting(served: Served, sizes: list[int], prefill: int) -> list[int]:

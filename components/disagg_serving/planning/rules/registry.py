@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...catalog import Catalog
-from ...errors import Finding, Level
+from ...corrections import Correction, words
+from ...errors import Finding, Level, closest
 from ...spec import EnvironmentSpec, ModelSpec, RoleSpec
 from ...spec.serving import RoleName
-from ..pairs import CANDIDATE, pairs_of
+from ..pairs import CANDIDATE, belonging, pairs_of
 from ..shapes import Layout, Served
 
 if TYPE_CHECKING:
@@ -87,19 +88,26 @@ class Rule:
 
     def run(self, subject: Subject) -> list[Finding]:
         """The rule's findings about `subject`."""
-        return [Finding(self.id, f.level or self.level, f.path, f.message, f.value, f.allowed, f.fix, self.reference) for f in self.check(subject)]
+        return _findings(subject, [self])
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs."""
+    """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs.
+
+    What names a value belongs into `ways`: each way lists corrections, the best one first. Of each way the first correction is shown that
+    was tried and ends the fault without a new error (see trials.py). `advice` is what else a person can do, without a value, and `otherwise`
+    stands there when no way works.
+    """
 
     path: str
     message: str
     value: Any = None
     allowed: str = ""
-    fix: str = ""
+    advice: str = ""
     level: Level | None = None
+    ways: Sequence[Iterable[Correction]] = ()
+    otherwise: str = ""
 
 
 _RULES: dict[str, Rule] = {}
@@ -115,6 +123,7 @@ _ALWAYS = (
     "memory",
     "observability",
     "parallel",
+    "reservations",
     "roles",
     "rollout",
     "weights",
@@ -154,11 +163,52 @@ def _loaded(*modules: str) -> list[Rule]:
 
 def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
     """The findings of all rules of one stage."""
+    return _findings(subject, of_stage(stage))
+
+
+def of_stage(stage: Stage) -> list[Rule]:
+    """The rules of one stage, by id."""
     known = _loaded(_SELDOM[stage]) if stage in _SELDOM else _loaded(*_ALWAYS)
-    return [finding for r in known if r.stage is stage for finding in r.run(subject)]
+    return [r for r in known if r.stage is stage]
 
 
 def check_objects(objects: Sequence[Declared]) -> list[Finding]:
     """The findings about objects that a program declares, whoever wrote them."""
     nothing = EnvironmentSpec.model_construct(models=[])
     return run_stage(Subject(nothing, Catalog(), [], objects=objects), Stage.OBJECTS)
+
+
+def remove(path: str) -> list[Correction]:
+    """The way that takes a key out."""
+    return [{path: None}]
+
+
+def use(path: str, *values: Any) -> list[Correction]:
+    """The way that puts the first of these values that works into a place."""
+    return [{path: value} for value in values]
+
+
+def meant(path: str, word: object, known: Sequence[str]) -> list[Correction]:
+    """The way that spells a value like the known one that is closest to it."""
+    close = closest(word, known)
+    return use(path, close) if close else []
+
+
+def _findings(subject: Subject, chosen: Iterable[Rule]) -> list[Finding]:
+    faults = [(r, f) for r in chosen for f in r.check(subject)]
+    working = _tried(subject) if any(f.ways for _, f in faults) else lambda _rule, _fault: []
+
+    def finding(r: Rule, f: Fault) -> Finding:
+        found = working(r, f)
+        advice = f.advice or ("" if found else f.otherwise)
+        texts = [*(words(c, belonging(f.path)) for c in found), *([advice] if advice else [])]
+        fix = ", or ".join(sorted(texts, key=lambda text: not text.startswith("add ")))  # what is missing is added rather than done without
+        return Finding(r.id, f.level or r.level, f.path, f.message, f.value, f.allowed, fix, r.reference, corrections=tuple(found))
+
+    return [finding(r, f) for r, f in faults]
+
+
+def _tried(subject: Subject) -> Callable[[Rule, Fault], list[Correction]]:
+    from .trials import Trials  # noqa: PLC0415 (it runs the rules, so it imports this module; most checks have nothing to try)
+
+    return Trials(subject).working

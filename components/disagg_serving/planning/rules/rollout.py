@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...corrections import Correction
 from ...errors import Level
 from ...spec import ModelSpec
 from ..pairs import with_candidate
 from ..placement import bounded, by_pool, pack
 from ..shapes import Group
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, remove, rule, use
 
 TAKEN = ("prefill", "decode", "server", "api", "epp", "gateway", "mirror", "serving")
 """Words that objects of a model end in; LWS makes a Service with the name of each set."""
@@ -28,12 +29,15 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
             continue
         following = with_candidate(model, candidate)
         if _compared(following) == _compared(model):
-            done = f"set models[{i}].generation: {candidate.generation} and remove it" if candidate.activate else "change something, or remove it"
-            yield Fault(path, f"is the same as {model.name}", None, "what differs: engine, model, weights.revision, roles and so on", done)
+            done: Correction = {f"models[{i}].generation": candidate.generation, path: None}
+            ways = [[done]] if candidate.activate else [remove(path)]
+            advice = "" if candidate.activate else "change something"
+            allowed = "what differs: engine, model, weights.revision, roles and so on"
+            yield Fault(path, f"is the same as {model.name}", None, allowed, advice, ways=ways)
         if len(following.roles) == 1 and following.server is None:
             there = next(iter(following.roles))
             lacking = "decode" if there == "prefill" else "prefill"
-            yield Fault(f"{path}.{lacking}", f"is missing beside {there}", None, "prefill and decode, or server", f"add {lacking}")
+            yield Fault(f"{path}.{lacking}", f"is missing beside {there}", None, "prefill and decode, or server", "add it")
 
 
 @rule("generation", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace; LWS: a Service a set", firm=True)
@@ -59,11 +63,11 @@ def candidate_weights(s: Subject) -> Iterator[Fault]:
             continue
         given, s3, path = model.candidate.weights, model.weights.s3, f"models[{i}].candidate.weights"
         if s3 is None and given.s3 is not None:
-            yield Fault(f"{path}.s3", "names a folder, but the model has no bucket", given.s3.prefix, "without it", "remove it")
+            yield Fault(f"{path}.s3", "names a folder, but the model has no bucket", given.s3.prefix, "without it", ways=[remove(f"{path}.s3")])
         fixed = s3 is not None and s3.prefix is not None and not model.weights.mirror
         if fixed and s3 is not None and given.revision not in (None, model.weights.revision) and given.s3 is None:
             message = f"has no effect: both pairs read folder {s3.prefix}"
-            yield Fault(f"{path}.revision", message, given.revision, "with weights.s3.prefix", f"add {path}.s3.prefix")
+            yield Fault(f"{path}.revision", message, given.revision, "with weights.s3.prefix", "add weights.s3.prefix to the candidate")
 
 
 @rule("candidate-capacity", Level.ERROR, Stage.LAYOUT, "disagg-serving: both pairs run until the candidate is activated")
@@ -81,7 +85,10 @@ def candidate_capacity(s: Subject) -> Iterator[Fault]:
             f"({bound * gpus} GPUs) are {kind}"
         )
         most = _most_replicas(widest, groups, bound)
-        yield Fault(widest.path, message, None, f"at most {most} replicas" if most else "", _ways(widest, groups, most, needed))
+        allowed = f"at most {most} replicas" if most else ""
+        advice = "reserve more for both pairs, and say so in capacity.nodes" if kind == "reserved" else ""
+        otherwise = "give the candidate fewer engines, or smaller ones"
+        yield Fault(widest.path, message, None, allowed, advice, ways=_ways(widest, groups, most, needed), otherwise=otherwise)
 
 
 @rule("rollout-step", Level.INFO, Stage.LAYOUT, "disagg-serving: docs/rollout.md")
@@ -92,16 +99,16 @@ def rollout_step(s: Subject) -> Iterator[Fault]:
         if not served.candidate or candidate is None or s.layout is None:
             continue
         groups = s.layout.groups_of(served)
-        sets, path, model = ", ".join(g.name for g in groups), f"models[{served.index}].candidate", f"models[{served.index}]"
+        sets, path = ", ".join(g.name for g in groups), f"models[{served.index}].candidate"
         if candidate.activate:
             restart = "; the router's pod restarts, which ends open streams" if served.spec.gateway.enabled else ""
             message = f"sends requests to {sets} once they are available, then removes the pair that served{restart}"
-            fix = f"afterwards move its fields into {model}, set generation: {candidate.generation} there and remove candidate: nothing changes then"
-            yield Fault(f"{path}.activate", message, fix=fix)
+            advice = "afterwards move its fields and its generation into the model and remove candidate, which changes nothing"
+            yield Fault(f"{path}.activate", message, advice=advice)
         else:
             unknown = "" if s.spec.makes_pools else ", on nodes whose number is not known here"
             message = f"makes {sets} next to the pair that serves: {_more(s.layout.groups, groups)}{unknown}; no request goes there yet"
-            yield Fault(path, message, fix="try it (docs/rollout.md), then set candidate.activate: true")
+            yield Fault(path, message, advice="try it (docs/rollout.md), then turn candidate.activate on")
 
 
 @rule("pair-identity", Level.INFO, Stage.LAYOUT, "vLLM 0.33: NIXL compatibility hash (nixl/metadata.py)")
@@ -136,13 +143,12 @@ def _most_replicas(group: Group, groups: Sequence[Group], bound: int) -> int:
     return max((n for n in range(1, group.replicas) if nodes(n) <= bound), default=0)
 
 
-def _ways(group: Group, groups: Sequence[Group], most: int, needed: int) -> str:
+def _ways(group: Group, groups: Sequence[Group], most: int, needed: int) -> list[list[Correction]]:
     """Fewer replicas of the candidate, or more nodes, which everybody who states the bound of the pool has to state alike."""
-    stated = [g.path for g in groups if g.spec.capacity.nodes and (g.served.live or _given(g))]
-    more = f"set capacity.nodes: {needed} in {' and '.join(stated)}"
-    if group.spec.capacity.type == "reserved":
-        more = f"reserve {needed - (group.spec.capacity.nodes or 0)} more and {more}"
-    return f"give {group.path} {most} replicas, or {more}" if most else more
+    number = "autoscaling.maxReplicaCount" if group.spec.autoscaling else "replicas"
+    stated = [g.path for g in groups if g.spec.capacity.nodes is not None and (g.served.live or _given(g))]
+    more: Correction = {f"{path}.capacity.nodes": needed for path in stated}
+    return [use(f"{group.path}.{number}", most) if most else [], [more] if more and group.spec.capacity.type != "reserved" else []]
 
 
 def _given(group: Group) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...corrections import written
 from ...errors import Level
 from ...spec import S3WeightsSpec
 from ...spec.network import region_of
 from ..shapes import Served, group_size
-from .registry import Fault, Stage, Subject, rule
+from .registry import Fault, Stage, Subject, remove, rule, use
 
 MUCH_GB = 1000
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -24,12 +25,13 @@ def weights_source(s: Subject) -> Iterator[Fault]:
     for of_pair, model in s.written():
         path, weights = f"{of_pair}.weights", model.weights
         if weights.mirror and weights.s3 is None:
-            yield Fault(f"{path}.s3", "is required with mirror", None, "the bucket to copy to", "add s3: {bucket: ...}")
+            yield Fault(f"{path}.s3", "is required with mirror", None, "the bucket to copy to", "add it", ways=[remove(f"{path}.mirror")])
         if weights.mirror and weights.revision and not COMMIT.fullmatch(weights.revision):
             message = "is no commit, so another copy would be made of what it names later"
             yield Fault(f"{path}.revision", message, weights.revision, "a commit, 7 to 40 hexadecimal digits", "name the commit")
         if weights.mirror and model.repository and not HUB_NAME.fullmatch(model.repository):
-            yield Fault(f"{of_pair}.repository", "is no repository of a hub, which mirror copies", model.repository, "owner/name", "remove mirror")
+            place, ways = f"{of_pair}.repository", [remove(f"{path}.mirror")]
+            yield Fault(place, "is no repository of a hub, which mirror copies", model.repository, "owner/name", ways=ways)
         if weights.mirror and weights.revision is None:
             yield Fault(
                 f"{path}.revision", "is required with mirror: a copy of a floating head would be another one each time", None, "a commit", "add it"
@@ -37,11 +39,10 @@ def weights_source(s: Subject) -> Iterator[Fault]:
         if weights.s3 is None:
             continue
         if weights.cache == "node":
-            yield Fault(f"{path}.cache", "has no effect: what streams from S3 is kept nowhere", "node", "pod", "remove it")
+            yield Fault(f"{path}.cache", "has no effect: what streams from S3 is kept nowhere", "node", "pod", ways=[remove(f"{path}.cache")])
         if not weights.mirror and weights.token_key:
-            yield Fault(
-                f"{path}.tokenKey", "has no effect: nothing is read from Hugging Face", weights.token_key, "without it", "remove it or set mirror"
-            )
+            place, ways = f"{path}.tokenKey", [remove(f"{path}.tokenKey"), use(f"{path}.mirror", True)]
+            yield Fault(place, "has no effect: nothing is read from Hugging Face", weights.token_key, "without it", ways=ways)
 
 
 @rule("weights-streamer", Level.ERROR, Stage.FORM, "vllm-project/vllm: docker/Dockerfile, runai-model-streamer")
@@ -50,7 +51,8 @@ def weights_streamer(s: Subject) -> Iterator[Fault]:
     for served in s.served:
         if served.spec.weights.s3 and not served.engine.runai_streamer:
             able = [e for e in s.catalog.engines if s.catalog.engines[e].runai_streamer]
-            yield Fault(f"{served.path}.engine", "has no streamer for S3", served.spec.engine, ", ".join(able), f"use {able[-1]}" if able else "")
+            path = f"{served.path}.engine"
+            yield Fault(path, "has no streamer for S3", served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
 @rule("weights-bucket", Level.ERROR, Stage.FORM, "AWS: a bucket has one owner", firm=True)
@@ -73,8 +75,8 @@ def weights_bucket(s: Subject) -> Iterator[Fault]:
         other, theirs = first.setdefault(s3.bucket, (i, s3))
         for key, ours, value in (("create", s3.create, theirs.create), ("kmsKeyArn", s3.kms_key_arn, theirs.kms_key_arn)):
             if ours != value:
-                where = f"models[{other}].weights.s3.{key}"
-                yield Fault(f"models[{i}].weights.s3.{key}", f"is not that of {where} for the same bucket", ours, str(value), "state it once")
+                where, path = f"models[{other}].weights.s3.{key}", f"models[{i}].weights.s3.{key}"
+                yield Fault(path, f"is not that of {where} for the same bucket", ours, written(value), ways=[use(path, value)])
 
 
 @rule("weights-folder", Level.ERROR, Stage.FORM, "AWS: IAM policies match resources by pattern", firm=True)
@@ -108,7 +110,8 @@ def weights_access(s: Subject) -> Iterator[Fault]:
         message = f"is read by service account {accounts}, for which no role is made on a cluster by kubeconfig"
         yield Fault(f"models[{i}].weights.s3.bucket", message, s3.bucket, "a Pod Identity association", "make one, or find the cluster by name")
         if s3.create:
-            yield Fault(f"models[{i}].weights.s3.create", "needs AWS, which a cluster by kubeconfig does without", True, "false", "", Level.ERROR)
+            path, message = f"models[{i}].weights.s3.create", "needs AWS, which a cluster by kubeconfig does without"
+            yield Fault(path, message, True, "false", level=Level.ERROR, ways=[remove(path)])
 
 
 @rule("weights-download", Level.WARNING, Stage.FORM, "disagg-serving: every pod of a download has its own copy")
@@ -131,7 +134,8 @@ def node_cache(s: Subject) -> Iterator[Fault]:
     for i, model in enumerate(s.spec.models):
         if model.weights.cache == "node" and model.weights.s3 is None:
             message = "is not proven: SELinux may refuse the folder, no request counts its size, and it is emptied only with the node"
-            yield Fault(f"models[{i}].weights.cache", message, "node", "pod", "try it on one node before you rely on it")
+            path = f"models[{i}].weights.cache"
+            yield Fault(path, message, "node", "pod", "try it on one node before you rely on it", ways=[remove(path)])
 
 
 def _overlap(one: Served, other: Served) -> bool:

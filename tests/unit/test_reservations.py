@@ -1,0 +1,109 @@
+"""Reserved capacity: how many instances there are, when they end, and what happens then."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from bad_input.reservations import FIRST, SECOND, reservation, reserving
+from disagg_serving.errors import Finding
+from disagg_serving.planning.cost import now
+from disagg_serving.spec.capacity import ReservationSpec
+from factories import check, environment, layout, model, role
+
+DAY = now().date().isoformat()
+
+
+def said(data: dict[str, Any], rule: str) -> list[Finding]:
+    """What a rule says."""
+    return [f for f in check(data).findings if f.id == rule]
+
+
+def levels(data: dict[str, Any], rule: str) -> list[str]:
+    """Levels of what a rule says."""
+    return [str(f.level) for f in said(data, rule)]
+
+
+def test_reservations_are_named_in_the_node_class_like_ids() -> None:
+    """Both ways to name a reservation reach the NodeClass, and what they hold bounds the pool where nodes is not given."""
+    (named,) = layout(environment(model(decode=role(capacity=reserving(reservation())["models"][0]["decode"]["capacity"])))).node_classes[1:]
+    assert named.reservation_ids == (FIRST,)
+    pool = next(p for p in layout(reserving(reservation())).pools if p.capacity_type == "reserved")
+    assert pool.max_nodes == 2
+    both = reserving(reservation(), reservationIds=[SECOND], nodes=3)
+    assert next(c for c in layout(both).node_classes if c.reservation_ids).reservation_ids == (FIRST, SECOND)
+
+
+def test_nodes_are_needed_where_a_reservation_does_not_say_how_many() -> None:
+    """A pool without a bound on reserved capacity would let half-placed groups deadlock."""
+    unknown = {"id": FIRST}
+    assert any("is required with reserved" in f.message for f in said(reserving(unknown), "reservations"))
+    assert not said(reserving(unknown, nodes=1), "reservations")
+    assert not said(reserving(reservation()), "reservations")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "level", "words"),
+    [
+        ("capacity-block", "2026-11-29T00:30:00Z", "error", "is over"),
+        ("on-demand", "2026-11-29T00:30:00Z", "warning", "at the price on demand"),
+        ("capacity-block", "2026-12-05T11:30:00Z", "warning", "drained from 2026-12-05 10:50 UTC on"),
+        ("on-demand", "2026-11-28T23:00:00Z", "error", "is over"),
+        ("capacity-block", "2026-12-14T00:00:00Z", None, ""),
+        ("on-demand", "2027-11-29", None, ""),
+    ],
+)
+def test_ends(kind: str, ends: str, level: str | None, words: str) -> None:
+    """Over is an error, within 14 days a warning that says what happens to the nodes: those of a block are drained 40 minutes before."""
+    assert DAY == "2026-11-29"
+    found = said(reserving(reservation(type=kind, endsAt=ends)), "reservation-end")
+    assert [str(f.level) for f in found] == ([level] if level else [])
+    assert all(words in f.message for f in found)
+
+
+def test_a_block_without_an_end_is_asked_for_it() -> None:
+    """A Capacity Block always ends; a reservation need not."""
+    assert levels(reserving(reservation(type="capacity-block")), "reservation-end") == ["warning"]
+    assert not said(reserving(reservation()), "reservation-end")
+
+
+def test_several_blocks_of_a_type_and_zone() -> None:
+    """They share a NodeClass, whose launches choose among them: also over the roles of a model, not over instance types or zones."""
+    first, second = (reservation(type="capacity-block", endsAt="2027-03-01", id=given) for given in (FIRST, SECOND))
+    (found,) = said(reserving(first, second), "capacity-blocks")
+    assert found.path.endswith("reservations[1]")
+    assert FIRST in found.message
+    assert SECOND in found.message
+    sides = [role(capacity={"type": "reserved", "reservations": [one]}) for one in (first, second)]
+    assert levels(environment(model(prefill=sides[0], decode=sides[1])), "capacity-blocks") == ["warning"]
+    assert not said(environment(model(prefill=sides[0], decode=sides[0])), "capacity-blocks")
+    assert not said(reserving(first, {**second, "type": "on-demand"}), "capacity-blocks")
+
+
+def test_a_shared_reservation_that_says_what_it_holds() -> None:
+    """Two pools on one reservation are a question only while nobody knows its size."""
+    taken = {"type": "reserved", "nodes": 1, "reservations": [reservation()]}
+    both = environment(model(prefill=role(capacity=taken), decode=role(capacity=taken)))
+    assert not said(both, "reservation-shared")
+    small = {**taken, "reservations": [reservation(instances=1)]}
+    assert levels(environment(model(prefill=role(capacity=small), decode=role(capacity=small))), "reservation-shared") == ["error"]
+    unknown = {**taken, "reservations": [{"id": FIRST}]}
+    assert levels(environment(model(prefill=role(capacity=unknown), decode=role(capacity=unknown))), "reservation-shared") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2026-12-01", "2026-12-01T00:00:00Z"),
+        (date(2026, 12, 1), "2026-12-01T00:00:00Z"),
+        (datetime(2026, 12, 1, 11, 30, tzinfo=UTC), "2026-12-01T11:30:00Z"),
+        ("2026-12-01T11:30:00", "2026-12-01T11:30:00Z"),
+        ("2026-12-01T09:00:00+09:00", "2026-12-01T00:00:00Z"),
+    ],
+)
+def test_times_are_read_as_yaml_and_people_write_them(written: object, meant: str) -> None:
+    """YAML makes dates of some texts; without an offset a time is UTC, as AWS prints it."""
+    read = ReservationSpec.model_validate({"id": FIRST, "endsAt": written})
+    assert read.ends_at == meant
+    assert read.end == datetime.fromisoformat(meant)
