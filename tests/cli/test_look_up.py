@@ -55,7 +55,7 @@ def test_without_the_extra(disagg: Run, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "boto3", None)
     file = bare(tmp_path, environment(model(**WHOLE_NODES)))
     assert disagg("check", str(file), "--look-up") == 1
-    assert disagg.err == "error: look-ups need boto3, which is not installed: pip install 'disagg-serving[aws]'\n"
+    assert disagg.err == "error: look-ups need boto3, which is not installed: `make extras` in a clone, else pip install 'disagg-serving[aws]'\n"
     assert disagg("check", str(file)) == 0
 
 
