@@ -164,7 +164,9 @@ def test_keyboard(browser: Browser, pages: dict[str, Path]) -> None:
 
         page.keyboard.press("Tab")
         assert focused("className") == "skip"
-        assert page.locator(".skip").bounding_box()["x"] >= 0
+        box = page.locator(".skip").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
         page.keyboard.press("Enter")
         assert focused("id") == "main"
         page.keyboard.press("/")
