@@ -16,7 +16,7 @@ from ..spec import WorkloadSpec
 
 TRAFFIC_SECONDS, FEWEST = 300, 20
 PREFILL_DEPTH, PREFILL_STEPS, STEP_TOKENS = 8, 4, 8192
-"""Requests that wait at each prefill engine: at least so many, and enough for so many engine steps of vLLM's default size on an H100."""
+"""Requests that wait at each data-parallel rank of prefill: at least so many, and enough for so many steps of vLLM's default size on an H100."""
 PREFILL_ROUNDS, DECODE_ROUNDS = 16, 4
 """Requests of a run, as a multiple of its concurrency: the more, the less the beginning and the end of the run weigh."""
 
@@ -56,21 +56,24 @@ def traffic(work: WorkloadSpec, seed: int) -> Run:
 
 
 def prefill(work: WorkloadSpec, group: Group, seed: int) -> Run:
-    """Prompts with an answer of one token, more at a time than prefill can take: its queue is never empty, and decode idles."""
+    """Prompts with an answer of one token, more at a time than prefill can take: the queue of no rank is ever empty, and decode idles."""
     step = group.spec.max_num_batched_tokens or STEP_TOKENS
     depth = max(PREFILL_DEPTH, math.ceil(PREFILL_STEPS * step / work.input_tokens))
-    concurrency = depth * group.replicas
+    concurrency = depth * group.spec.data_parallel * group.replicas
     return Run(RunKind.PREFILL.value, work.input_tokens, 1, concurrency * PREFILL_ROUNDS, seed, concurrency=concurrency)
 
 
 def decode(work: WorkloadSpec, group: Group, seed: int) -> Run:
-    """As many requests at a time as decode's KV cache holds. Raises SpecError where it holds none or that is not known."""
+    """As many requests at a time as the KV caches of all decode ranks hold, each request whole in one of them.
+
+    Raises SpecError where they hold none or that is not known.
+    """
     known, expected = capacity_of(group), Workload(work.input_tokens, work.output_tokens)
     try:
         batch = batch_limit(shape_of(group).sequence_slots, known.kv_tokens.mid if known else 0, expected)
     except BalanceError as problem:
         raise SpecError([Finding("load", Level.ERROR, group.path, f"cannot be loaded: {problem}")]) from None
-    concurrency = batch * group.replicas
+    concurrency = batch * group.spec.data_parallel * group.replicas
     return Run(RunKind.DECODE.value, work.input_tokens, work.output_tokens, concurrency * DECODE_ROUNDS, seed, concurrency=concurrency)
 
 
