@@ -10,6 +10,7 @@ from disagg_serving.load.results import Result, Sample, judge_decode, judge_pref
 from disagg_serving.load.runs import RunKind, first_runs
 from disagg_serving.manifests.autoscaling import query_of
 from disagg_serving.manifests.observability.alerts import alerts
+from disagg_serving.manifests.picker import profiles
 from disagg_serving.planning.autoscaling import signals
 from disagg_serving.planning.forecast import forecast_of
 from disagg_serving.planning.report import capacity_of
@@ -115,3 +116,11 @@ def test_a_decode_rate_needs_the_batch_of_the_engine() -> None:
     one, all_ranks = ([Sample(NOTHING, replace(NOTHING, running=float(running)))] * 10 for running in (run.concurrency // 16, run.concurrency))
     assert "decode had its batch" in judge_decode(run, result, one, group, 30).reason
     assert judge_decode(run, result, all_ranks, group, 30).rate == pytest.approx(run.requests * 800 / 100 / 16)
+
+
+def test_the_example_routes_by_what_the_router_counts() -> None:
+    """Where engines of a role share traffic, no scorer of the example reads load from metrics, of which the router sees one rank's."""
+    wanted = example("deepseek-wide-ep", "wide")
+    shared = [g.role for g in wanted.groups if g.replicas > 1]
+    assert shared == ["prefill"]
+    assert [p.type for p in profiles(wanted.served[0])["prefill"]] == ["active-request-scorer", "prefix-cache-scorer"]
