@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from ..errors import Finding, Level, SpecError
 from ..manifests.load import Run
+from ..planning.autoscaling import scaled
 from ..planning.balance import BalanceError, Workload, batch_limit
 from ..planning.report import capacity_of, shape_of
 from ..planning.shapes import Group, Layout, Served
@@ -47,6 +48,19 @@ def first_runs(layout: Layout, served: Served, kinds: Sequence[RunKind], seed: i
             raise SpecError([Finding("load", Level.ERROR, path, message, None, "", "use the traffic run")])
         runs.append(prefill(work, group, seed + i) if kind is RunKind.PREFILL else decode(work, group, seed + i))
     return runs
+
+
+def refuse_scaled(layout: Layout, chosen: Sequence[Served], kinds: Sequence[RunKind]) -> None:
+    """Raise SpecError where a run measures a role whose number of engines could change meanwhile: a rate is divided by their GPUs."""
+    found = []
+    for group in scaled(g for served in chosen for g in layout.groups_of(served)):
+        least, most = group.spec.least_replicas, group.spec.most_replicas
+        if group.role in {kind.value for kind in kinds} and least != most:
+            message = f"lets the autoscaler add engines while a {group.role} run fills the queue, so a rate of one GPU could not be told"
+            fix = "set minReplicaCount and maxReplicaCount to the same number for the time of the run"
+            found.append(Finding("load", Level.ERROR, f"{group.path}.autoscaling", message, f"{least} to {most}", "a fixed number", fix))
+    if found:
+        raise SpecError(found)
 
 
 def traffic(work: WorkloadSpec, seed: int) -> Run:
