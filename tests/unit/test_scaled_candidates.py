@@ -53,3 +53,17 @@ def test_an_activation_says_with_how_many_engines_scaled_roles_begin() -> None:
     told = step(base, activate=True).message
     assert "m-b-decode with 2: the engines that they had as candidate, whatever number the autoscaler gave the pair that served" in told
     assert "autoscal" not in step(model(), activate=False).fix + step(model(), activate=True).message
+
+
+def test_rules_about_the_most_engines_wait_for_the_activation() -> None:
+    """Roles that grow apart are told of a candidate when it is scaled, and its downloads are those of the pods that it has."""
+    grows = {"minReplicaCount": 1, "maxReplicaCount": 8}
+    given = {**OTHER, "decode": role(autoscaling=grows)}
+
+    def about(rule: str, **more: Any) -> set[str]:
+        found = check(environment(model(candidate={**given, **more}), autoscaling=PROMETHEUS)).findings
+        return {f.path for f in found if f.id == rule}
+
+    assert about("autoscaling-balance") == about("autoscaling-pace") == set()
+    assert about("autoscaling-balance", activate=True) == {"models[0].candidate.prefill"}
+    assert about("autoscaling-pace", activate=True) == {"models[0].candidate.decode.autoscaling"}
