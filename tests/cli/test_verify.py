@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run, process
-from factories import ROOT
+from factories import ROOT, environment, model, role
 
 
 def kubeconfig(folder: Path, server: str = "https://127.0.0.1:1", **user: Any) -> Path:
@@ -88,6 +88,21 @@ def test_a_stack_without_a_workload(disagg: Run) -> None:
     """A load run sends what the workload says, so without one the place and an example are given."""
     assert disagg("bench", "local") == 2
     assert "models[0].workload: is missing" in disagg.err
+
+
+def test_a_scaled_role_is_not_measured(disagg: Run, tmp_path: Path) -> None:
+    """A rate is refused before a cluster is asked where the number of engines may change; what would run can still be looked at."""
+    data = environment(
+        model(decode=role(autoscaling={"maxReplicaCount": 4}), workload={"inputTokens": 8000, "outputTokens": 1000, "requestsPerSecond": 2}),
+        autoscaling={"prometheusAddress": "http://prometheus.monitoring.svc:9090"},
+    )
+    file = tmp_path / "environment.yaml"
+    file.write_text(json.dumps(data))
+    command = ("bench", str(file), "--run", "decode", "--tpot-ms", "30")
+    assert disagg(*command) == 0
+    for options in (("--start",), ("--start", "--write-back")):
+        assert disagg(*command, *options, "--kubeconfig", str(tmp_path / "none")) == 2
+        assert "models[0].decode.autoscaling: 1 to 4 lets the autoscaler add engines" in disagg.err
 
 
 def test_bench_renders(disagg: Run) -> None:

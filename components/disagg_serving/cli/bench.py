@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from ..errors import ToolError
-from ..load.runs import RunKind, first_runs
+from ..load.runs import RunKind, first_runs, refuse_scaled
 from ..manifests.load import build_load
 from ..planning.evaluation import evaluate_file
 from .check import CheckFormat
@@ -58,6 +58,7 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     if not start:
         emit(yaml.safe_dump_all(_objects(layout, planned, timeout), sort_keys=False, width=1000), None)
         return 0
+    refuse_scaled(layout, chosen, kinds)
     from ..load.measure import measure  # noqa: PLC0415 (only where a cluster is asked)
     from ..load.start import Loader  # noqa: PLC0415 (likewise)
     from ..preview.output.load import render_runs  # noqa: PLC0415 (likewise)

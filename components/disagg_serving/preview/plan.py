@@ -86,7 +86,7 @@ def scaling_of(layout: Layout) -> dict[str, Any]:
     full = at_most(layout)
     roles = [
         {
-            "model": g.served.spec.name,
+            **g.owner,
             "role": g.role,
             "minReplicaCount": g.spec.least_replicas,
             "maxReplicaCount": g.spec.most_replicas,

@@ -33,7 +33,7 @@ def load(s: Subject) -> Iterator[Fault]:
             continue
         shares: dict[RoleName, float] = {"prefill": known.room.prefill_utilisation, "decode": known.room.decode_utilisation}
         busy = {role: share for role, share in shares.items() if share > BUSY}
-        engines = {role: served.spec.roles[role].most_replicas for role in busy}
+        engines = {g.role: g.replicas for g in at_most(s.layout).groups_of(served)} if s.layout else {}
         enough = {f"{served.path}.{_number(served, role)}": math.ceil(engines[role] * share / BUSY) for role, share in busy.items()}
         for role, share in busy.items():
             message = f"keeps {role} busy {share:.0%} of the time"
@@ -57,4 +57,5 @@ def aggregated_better(s: Subject) -> Iterator[Fault]:
 
 
 def _number(served: Served, role: RoleName) -> str:
-    return f"{role}.autoscaling.maxReplicaCount" if served.spec.roles[role].autoscaling else f"{role}.replicas"
+    bound = "maxReplicaCount" if served.live else "minReplicaCount"
+    return f"{role}.autoscaling.{bound}" if served.spec.roles[role].autoscaling else f"{role}.replicas"
