@@ -88,9 +88,9 @@ def test_base_of_a_merge(tmp_path: Path) -> None:
     origin = Repository(tmp_path / "origin")
     origin.commit({"Pulumi.yaml": {"name": "x", "runtime": "python"}})
     origin.git("checkout", "--quiet", "-b", "change")
-    origin.commit({})
+    origin.commit({"a": "1"})
     origin.git("checkout", "--quiet", "main")
-    newest = origin.commit({})
+    newest = origin.commit({"b": "1"})
     origin.git("merge", "--quiet", "--no-ff", "-m", "merge", "change")
     depth = f"--depth={steps[0]['with']['fetch-depth']}"
     origin.git("clone", "--quiet", depth, origin.folder.as_uri(), str(tmp_path / "clone"))
