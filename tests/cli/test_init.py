@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command_line import Run
+from disagg_serving import __version__
 from disagg_serving.catalog import load_catalog
+from disagg_serving.cli.new_project import requirements
 from disagg_serving.errors import SpecError
 from disagg_serving.planning.proposal import Wish, propose
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
 from factories import ROOT
+from packaging.requirements import Requirement
 
 GIVEN = ("--model", "llama-3.3-70b-instruct-fp8", "--region", "us-east-1")
 CATALOG = load_catalog()
@@ -58,6 +64,49 @@ def test_project_files_are_those_of_this_repository(disagg: Run, tmp_path: Path)
         assert (tmp_path / name).read_text() == (ROOT / name).read_text()
     schema = (tmp_path / "stacks/Pulumi.prod.yaml").read_text().splitlines()[0].partition("$schema=")[2]
     assert (tmp_path / "stacks" / schema).resolve() == tmp_path / "stack.schema.json"
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (None, f"disagg-serving=={__version__}"),
+        ({"url": "file:///src/disagg", "dir_info": {"editable": True}}, "disagg-serving @ file:///src/disagg"),
+        (
+            {"url": "file:///dist/disagg_serving-1-py3-none-any.whl", "archive_info": {"hash": "sha256=ab", "hashes": {"sha256": "ab"}}},
+            "disagg-serving @ file:///dist/disagg_serving-1-py3-none-any.whl#sha256=ab",
+        ),
+        ({"url": "https://a.example/d.tar.gz", "archive_info": {}}, "disagg-serving @ https://a.example/d.tar.gz"),
+        (
+            {"url": "https://a.example/d", "vcs_info": {"vcs": "git", "requested_revision": "main", "commit_id": COMMIT}, "subdirectory": "lib"},
+            f"disagg-serving @ git+https://a.example/d@{COMMIT}#subdirectory=lib",
+        ),
+        (
+            {"url": "ssh://git@a.example/d", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
+            f"disagg-serving @ git+ssh://git@a.example/d@{COMMIT}",
+        ),
+        (
+            {"url": "https://me:word@a.example/d", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
+            f"disagg-serving @ git+https://a.example/d@{COMMIT}",
+        ),
+        ({"url": "https://${USER}:${TOKEN}@a.example/d.whl", "archive_info": {}}, "disagg-serving @ https://${USER}:${TOKEN}@a.example/d.whl"),
+    ],
+)
+def test_requirement_is_where_the_library_came_from(source: Any, line: str) -> None:
+    """Pip finds what is written: the version of an index, or the folder, file or commit; a password is never written."""
+    *comments, requirement = requirements(source).splitlines()
+    assert requirement == line
+    assert [c[:1] for c in comments] == ["#"] * line.count("file:")
+    assert Requirement(re.sub(r"\$\{\w+\}", "x", requirement)).name == "disagg-serving"
+
+
+def test_requirement_of_a_new_project(disagg: Run, tmp_path: Path) -> None:
+    """What init writes is what is installed here."""
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
+    recorded = distribution("disagg-serving").read_text("direct_url.json")
+    assert (tmp_path / "requirements.txt").read_text() == requirements(json.loads(recorded) if recorded else None)
 
 
 def test_project_gets_one_more_stack(disagg: Run, tmp_path: Path) -> None:
