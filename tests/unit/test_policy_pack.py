@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi_policy as crossguard
 import pytest
-from disagg_serving.errors import Level
+from disagg_serving.errors import Level, SpecError
 from disagg_serving.planning.evaluation import evaluate
 from disagg_serving.planning.rules import NO_STACK, StackContext, rules
 from disagg_serving.resources.environment import TYPE
@@ -119,7 +119,18 @@ def test_the_program_says_it() -> None:
     config = {"aws:region": "us-east-1", "disagg-serving:other": "word"}
     graph = program_graph(deploy, {**config, ENVIRONMENT_KEY: GUARDED}, frozenset({KEY}))
     said = one(graph, TYPE).inputs["stack"]
-    assert said == {"region": "us-east-1", "secrets": [KEY], "plain": ["aws:region", ENVIRONMENT_KEY, "disagg-serving:other"]}
+    assert said == {"region": "us-east-1", "secrets": [KEY], "plain": ["disagg-serving:other"]}
+
+
+def test_the_program_refuses_secrets_in_plain_text() -> None:
+    """`pulumi up` checks with what the engine says about the stack, as `disagg check` does with its file."""
+    config = {"aws:region": "eu-west-1", KEY: "word", ENVIRONMENT_KEY: GUARDED}
+    with pytest.raises(SpecError) as refused:
+        program_graph(deploy, config)
+    assert [(f.path, f.message) for f in refused.value.findings] == [
+        ("models[0].gateway.apiKeySecret", "stands in the stack file in plain text"),
+        ("network.zones", "is not aws:region eu-west-1"),
+    ]
 
 
 def stack(rule: str, *resources: crossguard.PolicyResource) -> list[tuple[str, str | None]]:

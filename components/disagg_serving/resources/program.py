@@ -5,7 +5,7 @@ from pulumi.runtime.config import CONFIG, is_config_secret
 
 from ..planning.evaluation import evaluate
 from ..planning.rules import StackContext
-from ..spec.stack_file import NAMESPACE
+from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
 from .base import checked, project_folder
 from .environment import Environment
 
@@ -30,7 +30,7 @@ def deploy() -> Environment:
 
 
 def _stack_context() -> StackContext:
-    """What the engine says about the stack outside the environment: the region, and which keys are encrypted; no value of a secret."""
-    keys = frozenset(CONFIG.get())
+    """What the engine says about the stack outside the environment: the region, and which keys of ours are encrypted; no value of a secret."""
+    keys = frozenset(key for key in CONFIG.get() if key.startswith(f"{NAMESPACE}:") and key != ENVIRONMENT_KEY)
     secrets = frozenset(key for key in keys if is_config_secret(key))
     return StackContext(pulumi.Config("aws").get("region"), secrets, keys - secrets)
