@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
@@ -37,6 +37,17 @@ class StackContext:
     region: str | None = None
     secrets: frozenset[str] | None = None
     plain: frozenset[str] = frozenset()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data without what is not known; names alone, no values."""
+        secrets = {} if self.secrets is None else {"secrets": sorted(self.secrets), "plain": sorted(self.plain)}
+        return {**({"region": self.region} if self.region else {}), **secrets}
+
+    @classmethod
+    def of_dict(cls, data: Mapping[str, Any]) -> StackContext:
+        """What as_dict wrote."""
+        secrets = data.get("secrets")
+        return cls(data.get("region"), None if secrets is None else frozenset(secrets), frozenset(data.get("plain", ())))
 
 
 NO_STACK = StackContext()
