@@ -99,6 +99,16 @@ def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: 
     assert os.environ["KUBECONFIG"] == "MARKED"
 
 
+def test_what_a_program_prints_is_no_part_of_the_report(own: Repository, disagg: Run) -> None:
+    """Words that a program prints go to the standard error, so that JSON, Markdown and HTML on the standard output stay whole."""
+    own.commit({"__main__.py": "print('MARKED')\n" + program("head")["__main__.py"]})
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+    assert "MARKED" in disagg.err
+    assert disagg("plan", "--all", "--format", "html", cwd=own.project) == 0
+    assert disagg.out.startswith("<!DOCTYPE html>")
+
+
 def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> None:
     """Where the system allows a network namespace, the base's code sees none but a loopback that is down; elsewhere a note says so."""
     own.git("switch", "--quiet", "main")

@@ -113,6 +113,17 @@ def test_a_move_without_alias_is_an_error() -> None:
     change = only([resource(BUCKET)], [resource(COMPONENT, BUCKET)])
     assert (change.op, change.former, change.severity) == (Op.RENAME, urn(BUCKET), Level.ERROR)
     assert "without an alias" in change.effect
+    assert "protected" not in change.effect
+
+
+def test_a_move_of_what_is_protected_is_refused() -> None:
+    """Without an alias the engine would have to delete what is protected; with one it has nothing to refuse."""
+    protect = {"options": {"protect": True}}
+    moved = only([resource(BUCKET, **protect)], [resource(COMPONENT, BUCKET, **protect)])
+    assert (moved.op, moved.severity) == (Op.RENAME, Level.ERROR)
+    assert "it is protected: the engine refuses" in moved.effect
+    kept = only([resource(BUCKET, **protect)], [resource(COMPONENT, BUCKET, options={"protect": True, "aliases": [urn(BUCKET)]})])
+    assert (kept.op, kept.severity) == (Op.RENAME, Level.INFO)
 
 
 @pytest.mark.parametrize("alias", [urn(BUCKET, name="old"), {"name": "old"}])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..planning.rolling import rolling
+from . import providers
 from .base import BasePlans
 from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .diff import Change, Difference, Op, PathChange
@@ -59,6 +60,10 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
     if not new and after.get("checks"):
         # what is refused declares nothing, which does not mean that anything is deleted
         old, notes = {}, [*notes, "the checks stop before any resource is declared, so only they are compared"]
+    if old and new and "providers" in after and "providers" not in before:
+        notes = [*notes, f"{base} does not say its aws: configuration: region, account and tags are not compared"]
+    declared = len(new)
+    old, new = providers.compared(before, after, old, new)
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
     changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias), rolling)
@@ -67,7 +72,7 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
         commit,
         [*notes, *_notes(old, new, changes)],
         sorted(changed, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn])),
-        len(new) - sum(c.urn in new for c in changes),
+        declared - sum(c.urn in new and c.type != providers.TYPE for c in changes),
         capacity_deltas(before.get("capacity", []), after.get("capacity", [])),
         placement_deltas(before.get("placement", []), after.get("placement", [])),
         cost_deltas(before.get("cost") or {}, after.get("cost") or {}),
