@@ -74,7 +74,8 @@ def _with_provider(plan: Mapping[str, Any], resources: Resources, given: Mapping
     tags = tags.get("tags", tags) if isinstance(tags, Mapping) else tags
     found: dict[str, Mapping[str, Any]] = {}
     for urn, resource in resources.items():
-        kind, more = resource["type"], {}
+        kind = resource["type"]
+        more: dict[str, Any] = {}
         if kind.startswith((f"{AWS}:", "eks:")) and resource["provider"] is None:
             if not kind.startswith(GLOBAL):
                 more |= {key: given[key] for key in inherited}
@@ -82,5 +83,5 @@ def _with_provider(plan: Mapping[str, Any], resources: Resources, given: Mapping
                 more["tagsAll"] = tags
         found[urn] = {**resource, "inputs": {**more, **resource["inputs"]}}
     urn = f"urn:pulumi:{plan['stack']}::{plan['project']}::{TYPE}::{NAME}"
-    empty = {"parent": None, "provider": None, "remote": False, "custom": True, "dependsOn": [], "options": {}}
+    empty: dict[str, Any] = {"parent": None, "provider": None, "remote": False, "custom": True, "dependsOn": [], "options": {}}
     return {**found, urn: {**empty, "urn": urn, "type": TYPE, "name": NAME, "inputs": given}}

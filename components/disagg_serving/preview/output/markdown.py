@@ -79,6 +79,7 @@ def _summary(verdicts: Sequence[tuple[Plan, figures.Verdict]]) -> str:
     for plan, verdict in verdicts:
         count = plan.difference.count() if plan.difference else {}
         changes = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in figures.OP_ORDER if op in count)
+        changes = changes if plan.difference is None or plan.difference.compared else "not compared"
         cells = [code(plan.stack, 80), LEVEL_WORDS[verdict.level] if verdict.level is not Level.INFO else "ok", prose(verdict.sentence)]
         errors, warnings = (sum(f.level is level for f in plan.findings) for level in (Level.ERROR, Level.WARNING))
         price = f"{plan.as_dict()['cost']['perMonth']:,.0f}" if plan.layout else ""
