@@ -41,7 +41,7 @@ def test_another_region_replaces_what_is_regional() -> None:
     """VPC, key and cluster have no region among their inputs, and are made anew all the same; roles are global."""
     found, by_type, provider = between({}, {"region": "us-west-2"})
     assert provider.severity is Level.ERROR
-    assert "every AWS resource is made anew in us-west-2, and what runs in us-east-1 is deleted" in provider.effect
+    assert "every regional AWS resource is made anew in us-west-2, and what runs in us-east-1 is deleted" in provider.effect
     for kind in ("aws:ec2/vpc:Vpc", "aws:kms/key:Key", "eks:index:Cluster", "aws:ec2/internetGateway:InternetGateway"):
         assert by_type[kind].op is Op.REPLACE
         assert ("region", "us-east-1", "us-west-2", True) in [(p.path, p.before, p.after, p.forces_replacement) for p in by_type[kind].paths]

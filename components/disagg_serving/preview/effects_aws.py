@@ -116,10 +116,12 @@ def _provider(case: Case) -> Iterator[Effect]:
     """The default provider: what it says holds for every AWS resource without a provider of its own."""
     before, after = case.values("region")
     if before != after and before and after:
-        yield Effect(f"every AWS resource is made anew in {after}, and what runs in {before} is deleted with its data", Level.ERROR)
+        yield Effect(f"every regional AWS resource is made anew in {after}, and what runs in {before} is deleted with its data", Level.ERROR)
     elif before != after:
         what = f"aws:region is {after}" if after else f"aws:region is no longer {before}"
-        yield Effect(f"{what}, else the environment says it: if the region becomes another, every AWS resource is made anew there", Level.WARNING)
+        yield Effect(
+            f"{what}, else the environment says it: if the region becomes another, every regional AWS resource is made anew there", Level.WARNING
+        )
     moved = sorted({path.split(".")[0].split("[")[0] for path in case.paths() if path.startswith(IDENTITY)})
     if moved:
         yield Effect(
