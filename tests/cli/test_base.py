@@ -74,11 +74,13 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     assert plan["difference"]["commit"] == repository.git("rev-parse", "HEAD")
     assert {(c["op"], c["severity"], c["name"]) for c in plan["changes"]} >= {("update", "warning", "test-m/m-decode")}
 
-    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=repository.project) == 2
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=repository.project) == 0
     printed += disagg.out
     plans = {p["stack"]: p for p in json.loads(disagg.out)}
-    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": {"update"}, "new": {"create"}, "old": {"delete"}}
-    assert any("pulumi destroy --stack old" in n for n in plans["old"]["difference"]["notes"])
+    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": {"update"}, "new": {"create"}, "old": set()}
+    assert [(c["level"], "pulumi destroy --stack old" in c["message"]) for c in plans["old"]["checks"]] == [("warning", True)]
+    assert plans["old"]["difference"]["checks"]["new"] == plans["old"]["checks"]
+    assert not plans["old"]["difference"]["cost"]
     assert any("has no stack new" in n for n in plans["new"]["difference"]["notes"])
     files = [f for f in kept.rglob("*") if f.is_file()]
     assert len(files) == 2
@@ -97,6 +99,16 @@ def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: 
     assert seen["home"] == []
     assert not {n for n in seen["environment"].split(",") if n.startswith(("AWS", "PULUMI", "GITHUB", "KUBE", "HF", "XDG"))}
     assert os.environ["KUBECONFIG"] == "MARKED"
+
+
+def test_what_a_program_prints_is_no_part_of_the_report(own: Repository, disagg: Run) -> None:
+    """Words that a program prints go to the standard error, so that JSON, Markdown and HTML on the standard output stay whole."""
+    own.commit({"__main__.py": "print('MARKED')\n" + program("head")["__main__.py"]})
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+    assert "MARKED" in disagg.err
+    assert disagg("plan", "--all", "--format", "html", cwd=own.project) == 0
+    assert disagg.out.startswith("<!DOCTYPE html>")
 
 
 def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> None:
@@ -200,6 +212,21 @@ def test_wrong_revisions(own: Repository, disagg: Run, revision: str, says: str)
     assert says in disagg.err
 
 
+def test_a_renamed_project(own: Repository, disagg: Run) -> None:
+    """Another project's state is another one: that is one error, and nothing is called deleted."""
+    own.write({"Pulumi.yaml": "name: other\nruntime: python\n"})
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=own.project) == 2
+    (plan,) = json.loads(disagg.out)
+    first, *others = plan["changes"]
+    assert (first["op"], first["severity"], first["former"]) == ("rename", "error", "urn:pulumi:test::own::pulumi:pulumi:Stack::own-test")
+    assert "nothing of own is deleted" in first["effect"]
+    assert "`pulumi stack rename <organization>/other/test`" in first["effect"]
+    assert {(c["op"], c["severity"]) for c in others} == {("create", "info")}
+    for form in ("text", "markdown", "html"):
+        assert disagg("plan", "test", "--base", "main", "--format", form, cwd=own.project) == 2
+        assert "has another state" in " ".join(disagg.out.split())
+
+
 def test_no_repository_and_shallow_clones(own: Repository, tmp_path: Path, disagg: Run) -> None:
     """Without git history there is nothing to compare with: the message says what to do."""
     plain = tmp_path / "plain"
@@ -220,6 +247,7 @@ def test_nothing_runs_or_stays(own: Repository, disagg: Run, tmp_path: Path) -> 
     hook.chmod(0o755)
     own.write({"Pulumi.test.yaml": "config: [1]\n"})
     assert disagg("plan", "test", "--base", "main", cwd=own.project) == 2
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 2
     own.write({"Pulumi.test.yaml": "config: {}\n", "__main__.py": "import pulumi\nraise pulumi.RunError('no')\n"})
     assert disagg("plan", "test", "--base", "main", cwd=own.project) == 1
     assert not (tmp_path / "hooked").exists()
