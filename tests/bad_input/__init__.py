@@ -6,6 +6,7 @@ from .autoscaling import AUTOSCALING_CASES
 from .environment import CAPACITY_CASES, ENVIRONMENT_CASES
 from .form import CATALOG_CASES, FORM_CASES
 from .gateway import GATEWAY_CASES
+from .namespaces import NAMESPACE_CASES
 from .observability import OBSERVABILITY_CASES
 from .planning import PLANNING_CASES
 from .reservations import RESERVATION_CASES
@@ -21,6 +22,7 @@ CASES = [
     *ENVIRONMENT_CASES,
     *GATEWAY_CASES,
     *OBSERVABILITY_CASES,
+    *NAMESPACE_CASES,
     *PLANNING_CASES,
     *AUTOSCALING_CASES,
     *ROLLOUT_CASES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import Level
-from ..observability import EXPORTER_NAMESPACE, VERSIONED, exposed, list_ids
+from ..observability import VERSIONED, exposed, list_ids
 from .registry import Fault, Stage, Subject, remove, rule, use
 
 OPERATOR = "the Prometheus operator, for example by kube-prometheus-stack"
@@ -102,8 +102,3 @@ def dcgm_unproven(s: Subject) -> Iterator[Fault]:
     message = "runs with SYS_ADMIN and a folder of the kubelet, and was not tried on Auto Mode"
     fix = "look at its log after the first start (docs/observability.md)"
     yield Fault("observability.dcgmExporter", message, "chart", "none, existing", fix)
-    for i, model in enumerate(s.spec.models):
-        if model.kubernetes_namespace == EXPORTER_NAMESPACE:
-            yield Fault(
-                f"models[{i}].namespace", "is that of the DCGM exporter", EXPORTER_NAMESPACE, "a namespace of its own", "choose another", Level.ERROR
-            )

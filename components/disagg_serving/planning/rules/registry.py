@@ -121,6 +121,7 @@ _ALWAYS = (
     "experts",
     "gateway",
     "memory",
+    "namespaces",
     "observability",
     "parallel",
     "reservations",
