@@ -12,6 +12,7 @@ from .planning import PLANNING_CASES
 from .reservations import RESERVATION_CASES
 from .roles import ROLE_CASES
 from .rollout import ROLLOUT_CASES
+from .secrets import SECRET_CASES
 from .untrusted import CONFIG_JSON_CASES, HOSTILE_CASES
 
 CASES = [
@@ -23,6 +24,7 @@ CASES = [
     *GATEWAY_CASES,
     *OBSERVABILITY_CASES,
     *NAMESPACE_CASES,
+    *SECRET_CASES,
     *PLANNING_CASES,
     *AUTOSCALING_CASES,
     *ROLLOUT_CASES,
