@@ -136,3 +136,20 @@ def test_what_asks_no_cluster_loads_no_client(command: tuple[str, ...]) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "disagg_serving.planning.rules" in loaded
     assert not {"kubernetes", "prometheus_client", "ruamel.yaml", "disagg_serving.verify.connection"} & loaded
+
+
+@pytest.mark.parametrize("command", [("verify", "prod"), ("bench", "prod")])
+def test_only_formats_that_exist_are_offered(disagg: Run, command: tuple[str, ...]) -> None:
+    """SARIF is for findings about a stack file; a command that makes none refuses it and names what it has."""
+    assert disagg(*command, "--format", "sarif") == 1
+    assert "sarif" in disagg.err
+    assert "json" in disagg.err
+
+
+def test_bench_renders_json(disagg: Run) -> None:
+    """As JSON the objects are those of the YAML."""
+    options = ("bench", "prod", "--run", "traffic", "--seed", "5")
+    assert disagg(*options) == 0
+    written = list(yaml.safe_load_all(disagg.out))
+    assert disagg(*options, "--format", "json") == 0
+    assert json.loads(disagg.out) == {"version": 1, "objects": written}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...credentials import holds_secret
 from ...errors import Level
 from ..fit.constants import batch_defaults
 from ..shapes import Served, group_size
@@ -31,7 +32,6 @@ SHORT_FLAG, OPTIMIZATION, LEVEL_FLAG = re.compile(r"-[A-Za-z]"), re.compile(r"-O
 SHORTEST = len("--xx")
 """Shortened flags of so few letters could be any."""
 SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
-HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}")
 EXPANDED_SECRET = re.compile(r"\$\((HF_TOKEN|VLLM_API_KEY)\)")
 """The kubelet puts a variable's value where its name stands like this."""
 SECRET_ENDS = ("API_KEY", "ACCESS_KEY", "APIKEY")
@@ -307,8 +307,8 @@ def gated_model(s: Subject) -> Iterator[Fault]:
 
 
 def carries_secret(name: str, text: str) -> bool:
-    """Whether a variable or flag is named like a secret, or its text is a Hugging Face token."""
-    return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or bool(HUGGING_FACE_TOKEN.search(text))
+    """Whether a variable or flag is named like a secret, or its text has a password or token in it."""
+    return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or holds_secret(text)
 
 
 def names(arg: str, flag: str) -> bool:

@@ -196,21 +196,6 @@ def names_unique(s: Subject) -> Iterator[Fault]:
             first.setdefault(n, i)
 
 
-@rule("namespaces", Level.ERROR, Stage.FORM, "Kubernetes: namespaces of the system; a namespace has one owner", firm=True)
-def namespaces(s: Subject) -> Iterator[Fault]:
-    """Each model has a namespace of its own: its token, and later its router, have fixed names in it."""
-    owners: dict[str, int] = {}
-    for i, model in enumerate(s.spec.models):
-        namespace = model.kubernetes_namespace
-        owner = owners.setdefault(namespace, i)
-        if owner != i and s.spec.models[owner].name != model.name:
-            path, ways = f"models[{i}].namespace", [remove(f"models[{i}].namespace")]
-            yield Fault(path, f"is that of models[{owner}]", namespace, "a namespace of its own", "choose another", ways=ways)
-        if namespace == "default" or namespace.startswith("kube-") or namespace in (s.spec.lws.namespace, s.spec.autoscaling.namespace):
-            fix = "set models[].namespace" if model.namespace is None else "choose another"
-            yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, "a namespace of its own", fix)
-
-
 @rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")
 def names_length(s: Subject) -> Iterator[Fault]:
     """A LeaderWorkerSet's name leaves room for what the controllers append (`-0-1` and a revision hash)."""

@@ -132,6 +132,7 @@ _ALWAYS = (
     "experts",
     "gateway",
     "memory",
+    "namespaces",
     "observability",
     "parallel",
     "reservations",
