@@ -226,6 +226,23 @@ def test_nothing_runs_or_stays(own: Repository, disagg: Run, tmp_path: Path) -> 
     assert own.trees() == 1
 
 
+def test_variables_of_a_hook(own: Repository, tmp_path: Path, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a hook git is bound to an index and a repository; neither is written to, nor is another repository read."""
+    other = Repository(tmp_path / "other")
+    other.commit({"readme": "x"})
+    index = own.folder / ".git/index"
+    before = index.read_bytes()
+    with monkeypatch.context() as hook:
+        hook.setenv("GIT_INDEX_FILE", str(index))
+        hook.setenv("GIT_DIR", str(other.folder / ".git"))
+        hook.setenv("GIT_WORK_TREE", str(other.folder))
+        hook.setenv("GIT_OBJECT_DIRECTORY", str(other.folder / ".git/objects"))
+        assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+    assert index.read_bytes() == before
+    assert (own.trees(), other.trees()) == (1, 1)
+
+
 def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path) -> None:
     """A cancelled job ends the base's process and removes its work tree."""
     own.git("switch", "--quiet", "main")
