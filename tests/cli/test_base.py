@@ -162,14 +162,12 @@ def test_a_kept_plan_is_not_made_again(own: Repository, disagg: Run, monkeypatch
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({"Pulumi.yaml": None}, "main has no Pulumi project here: everything counts as new"),
+        ({"Pulumi.yaml": None}, "main has no Pulumi project here"),
         ({"Pulumi.test.yaml": None}, "main has no stack test: everything counts as new"),
-        ({"__main__.py": "raise SystemError('broken')\n"}, "main cannot be planned by its own code (SystemError: broken): everything counts as new"),
-        ({"Pulumi.yaml": "- a\n"}, "the Pulumi.yaml of main cannot be read: everything counts as new"),
     ],
 )
-def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
-    """Without a plan of the base everything counts as new, and the reason is said."""
+def test_a_base_without_the_stack(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
+    """What the base does not have is new, and the reason is said."""
     repository = Repository(tmp_path / "old")
     repository.write(program("base"))
     repository.commit(files)
@@ -179,7 +177,56 @@ def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[
     plan = json.loads(disagg.out)
     assert {c["op"] for c in plan["changes"]} == {"create"}
     assert says in plan["difference"]["notes"]
+    assert plan["difference"]["notes"][-1] == "main has no stack test: everything counts as new"
+    assert plan["difference"]["compared"]
     assert repository.trees() == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"__main__.py": "raise SystemError('broken')\n"}, "its own code cannot plan it (SystemError: broken)"),
+        ({"Pulumi.yaml": "- a\n"}, "its Pulumi.yaml cannot be read"),
+        ({"Pulumi.test.yaml": "config: [1]\n"}, "its own code cannot plan it"),
+        ({"Pulumi.test.yaml": f"config: {{'{ENV}': {{catalogDirs: [./submodule], models: []}}}}\n"}, "its own checks stop before any resource"),
+    ],
+)
+def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
+    """A base whose plan nobody has is an error, in each output and for the exit code; no change is made up."""
+    repository = Repository(tmp_path / "old")
+    repository.write(program("base"))
+    repository.commit(files)
+    repository.git("switch", "--quiet", "-c", "change")
+    repository.commit(program("head"))
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=repository.project) == 2
+    plan = json.loads(disagg.out)
+    assert not plan["changes"]
+    assert not plan["difference"]["compared"]
+    assert [(c["id"], c["level"]) for c in plan["checks"]] == [("base-not-compared", "error")]
+    assert says in plan["checks"][0]["message"]
+    for form in ("text", "markdown", "html"):
+        assert disagg("plan", "test", "--base", "main", "--format", form, cwd=repository.project) == 2
+        assert "not compared" in disagg.out
+        assert "base-not-compared" in disagg.out
+        assert "Can be deployed" not in disagg.out
+        assert "unchanged" not in disagg.out
+    assert repository.trees() == 1
+
+
+def test_one_stack_of_the_base_that_cannot_be_planned(own: Repository, disagg: Run) -> None:
+    """What is said of one stack does not stand at the others, and a stack that only the base has is not passed over."""
+    own.git("switch", "--quiet", "main")
+    broken = "config: [1]\n"
+    own.commit({"Pulumi.broken.yaml": broken, "Pulumi.lost.yaml": broken})
+    own.git("switch", "--quiet", "-c", "mended")
+    own.commit({"Pulumi.broken.yaml": "config: {}\n", "Pulumi.lost.yaml": None, "Pulumi.new.yaml": "config: {}\n"})
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=own.project) == 2
+    plans = {p["stack"]: p for p in json.loads(disagg.out)}
+    assert {s: p["difference"]["compared"] for s, p in plans.items()} == {"test": True, "new": True, "broken": False, "lost": False}
+    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": set(), "new": {"create"}, "broken": set(), "lost": set()}
+    assert all(any(c["id"] == "base-not-compared" for c in p["checks"]) != p["difference"]["compared"] for p in plans.values())
+    notes = [set(p["difference"]["notes"]) for s, p in plans.items() if s != "new"]
+    assert notes[0] == notes[1] == notes[2]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..errors import SpecError, ToolError
+from ..errors import Level, SpecError, ToolError
 from ..planning.cost import today
 from ..spec.stack_file import read_project
 from .requirements import interpreter_of
@@ -35,10 +35,18 @@ SECONDS = 600
 
 @dataclass(frozen=True)
 class BasePlans:
-    """Plans of the base revision by stack, in the form of `plan --format json`, and what a reader has to know about them."""
+    """Plans of the base revision by stack, in the form of `plan --format json`, and what a reader has to know about all of them.
+
+    `failures` says why a stack that the base has, or any stack under ALL, has no plan or one without resources.
+    """
 
     plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def failure(self, stack: str) -> str | None:
+        """Why a stack cannot be compared, if so."""
+        return self.failures.get(stack) or self.failures.get(ALL)
 
 
 def cache_folder() -> Path:
@@ -74,29 +82,31 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
         yield lambda: kept
         return
     with _ended_by_signals(), revision.checked_out() as tree, tempfile.TemporaryDirectory(prefix="disagg-base-") as scratch:
-        missing = _missing(revision, tree, stack)
-        if missing is not None:
-            yield lambda: BasePlans(notes=(missing,))
+        stacks = _stacks(revision, tree, stack)
+        if isinstance(stacks, BasePlans):
+            yield lambda: stacks
             return
         output = Path(scratch) / "plans.json"
         what = ["--all"] if stack is None else [stack]
         process = _start(revision, tree, scratch, ["plan", *what, "--format", "json", "-o", str(output)])
         try:
-            yield lambda: _finished(process, revision, output, file)
+            yield lambda: _finished(process, revision, stacks, output, file)
         finally:
             _end(process)
 
 
-def _missing(revision: Revision, tree: Path, stack: str | None) -> str | None:
-    """Why there is nothing to record, if so."""
+def _stacks(revision: Revision, tree: Path, stack: str | None) -> list[str] | BasePlans:
+    """The stacks to record; plans without any where there are none, or where nobody can tell."""
     file = next((f for f in (tree / revision.project / name for name in ("Pulumi.yaml", "Pulumi.yml")) if f.is_file()), None)
     if file is None:
-        return f"{revision.asked} has no Pulumi project here: everything counts as new"
+        return BasePlans(notes=(f"{revision.asked} has no Pulumi project here",))
     try:
         stacks = read_project(file).stacks()
     except (SpecError, OSError):
-        return f"the Pulumi.yaml of {revision.asked} cannot be read: everything counts as new"
-    return None if stack is None or stack in stacks else f"{revision.asked} has no stack {stack}: everything counts as new"
+        return BasePlans(failures={ALL: f"its {file.name} cannot be read"})
+    if stack is None:
+        return stacks or BasePlans()
+    return [stack] if stack in stacks else BasePlans()
 
 
 def _start(revision: Revision, tree: Path, home: str, command: list[str]) -> subprocess.Popen[str]:
@@ -138,7 +148,7 @@ def _without_network() -> tuple[str, ...]:
     return ()
 
 
-def _finished(process: subprocess.Popen[str], revision: Revision, output: Path, file: Path) -> BasePlans:
+def _finished(process: subprocess.Popen[str], revision: Revision, stacks: list[str], output: Path, file: Path) -> BasePlans:
     try:
         _, error = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -146,15 +156,22 @@ def _finished(process: subprocess.Popen[str], revision: Revision, output: Path, 
     try:
         data = json.loads(output.read_text(encoding="utf-8"))
         plans = {p["stack"]: p for p in (data if isinstance(data, list) else [data])}
-        refused = sorted(s for s, p in plans.items() if not p["resources"])
-    except (OSError, ValueError, KeyError, TypeError):
+        refused = [s for s in stacks if not plans.get(s, {}).get("resources")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         reason = next((line.strip() for line in reversed(error.splitlines()) if line.strip()), f"exit code {process.returncode}")
-        return BasePlans(notes=(f"{revision.asked} cannot be planned by its own code ({reason}): everything counts as new",))
-    notes = [f"the checks of {revision.asked} stop before any resource of {s} is declared: everything counts as new" for s in refused]
-    found = BasePlans(plans, (*notes, *(() if _without_network() else ("its code ran with this machine's network",))))
-    with suppress(OSError):
-        _write(file, found)
+        return BasePlans(failures=dict.fromkeys(stacks, f"its own code cannot plan it ({reason})"))
+    notes = () if _without_network() else ("its code ran with this machine's network",)
+    found = BasePlans(plans, notes, {s: _refusal(plans.get(s, {})) for s in refused})
+    if not refused:
+        with suppress(OSError):
+            _write(file, found)
     return found
+
+
+def _refusal(plan: Mapping[str, Any]) -> str:
+    errors = [c for c in plan.get("checks", ()) if c["level"] == Level.ERROR]
+    first = f": {errors[0]['path']} {errors[0]['message']}" if errors else ""
+    return f"its own checks stop before any resource is declared{first}"
 
 
 def _read(file: Path) -> BasePlans | None:

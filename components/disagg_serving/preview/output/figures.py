@@ -116,6 +116,8 @@ def verdict_of(plan: Plan, data: Mapping[str, Any]) -> Verdict:
 
 
 def _makes(plan: Plan) -> Fact:
+    if plan.difference is not None and not plan.difference.compared:
+        return Fact("Changes", "not compared", f"{plan.difference.base} cannot be planned", Level.ERROR)
     if plan.difference is not None:
         count = plan.difference.count()
         words = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in OP_ORDER if op in count)
