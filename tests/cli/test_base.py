@@ -149,14 +149,33 @@ def test_a_kept_plan_is_not_made_again(own: Repository, disagg: Run, monkeypatch
     assert disagg.out == first
     monkeypatch.setattr(base, "_start", start)
     (file,) = (kept / "plans").iterdir()
-    file.write_text("{", encoding="utf-8")
-    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
-    assert disagg.out == first
+    whole = json.loads(file.read_text(encoding="utf-8"))
+    for damaged in ("{", "[]", '{"plans": [], "notes": 5}', '{"plans": {"test": []}, "notes": []}', json.dumps(whole | {"plans": {"test": []}})):
+        file.write_text(damaged, encoding="utf-8")
+        assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+        assert disagg.out == first
     assert json.loads(file.read_text(encoding="utf-8"))["plans"]["test"]["project"] == "own"
     shutil.rmtree(kept)
     kept.write_text("", encoding="utf-8")
     assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
     assert disagg.out == first
+
+
+def test_a_plan_of_other_code_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept depends on the library's own files and on the packages that are installed, not on the version that they claim."""
+    package = tmp_path / "package"
+    (package / "preview").mkdir(parents=True)
+    (package / "catalog.yaml").write_text("a: 1\n", encoding="utf-8")
+    monkeypatch.setattr(base, "__file__", str(package / "preview/base.py"))
+    first = base._installed()
+    assert base._installed() == first
+    (package / "catalog.yaml").write_text("a: 2\n", encoding="utf-8")
+    second = base._installed()
+    assert second != first
+    (tmp_path / "site/more-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "site/more-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 1.0\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert base._installed() not in {first, second}
 
 
 @pytest.mark.parametrize(
@@ -290,20 +309,30 @@ def test_variables_of_a_hook(own: Repository, tmp_path: Path, disagg: Run, monke
     assert (own.trees(), other.trees()) == (1, 1)
 
 
-def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path) -> None:
-    """A cancelled job ends the base's process and removes its work tree."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path, number: signal.Signals) -> None:
+    """A cancelled job, or a terminal that is closed, ends the base's process and removes its work tree and folders."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     own.git("switch", "--quiet", "main")
     mark = tmp_path / "started"
-    own.commit({"__main__.py": f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(300)\n"})
+    write = f"part = pathlib.Path({str(mark)!r} + '.part')\npart.write_text(str(os.getpid()))\npart.rename({str(mark)!r})"
+    own.commit({"__main__.py": f"import os, pathlib, time\n{write}\ntime.sleep(300)\n"})
     command = [sys.executable, "-m", "disagg_serving", "plan", "test", "--base", "main"]
-    process = subprocess.Popen(command, cwd=own.project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    surroundings = {**os.environ, "TMPDIR": str(temporary)}
+    before = signal.signal(number, signal.SIG_DFL)  # a test run may ignore the end of its terminal
+    process = subprocess.Popen(command, cwd=own.project, env=surroundings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    signal.signal(number, before)
     until = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < until:
         time.sleep(0.1)
     assert own.trees() == 2
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
     assert own.trees() == 1
+    assert not list(temporary.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text(encoding="utf-8")), 0)
 
 
 def test_other_requirements(own: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

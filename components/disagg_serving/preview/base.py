@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -75,11 +76,12 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
     `version` is this tool's. The process ends and the work tree goes with the context, however it is left. Raises ToolError when the
     revision's requirements differ and cannot be installed.
     """
-    key = json.dumps([revision.commit, str(revision.project), stack or ALL, version, sys.version, str(today())])
+    key = json.dumps([revision.commit, str(revision.project), stack or ALL, version, sys.version, str(today()), _installed()])
     file = cache_folder() / "plans" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     kept = _read(file)
     if kept is not None:
-        yield lambda: kept
+        with _ended_by_signals():
+            yield lambda: kept
         return
     with _ended_by_signals(), revision.checked_out() as tree, tempfile.TemporaryDirectory(prefix="disagg-base-") as scratch:
         stacks = _stacks(revision, tree, stack)
@@ -93,6 +95,18 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
             yield lambda: _finished(process, revision, stacks, output, file)
         finally:
             _end(process)
+
+
+def _installed() -> str:
+    """A fingerprint of what a plan is made by: this library's files and the versions of all installed packages."""
+    from importlib.metadata import distributions  # noqa: PLC0415 (only needed here)
+
+    package = Path(__file__).parents[1]
+    found = hashlib.sha256()
+    for file in sorted(f for f in package.rglob("*") if f.is_file() and f.suffix != ".pyc"):
+        found.update(f"{file.relative_to(package)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    found.update(json.dumps(sorted({(str(d.name), str(d.version)) for d in distributions()})).encode())
+    return found.hexdigest()
 
 
 def _stacks(revision: Revision, tree: Path, stack: str | None) -> list[str] | BasePlans:
@@ -177,9 +191,15 @@ def _refusal(plan: Mapping[str, Any]) -> str:
 def _read(file: Path) -> BasePlans | None:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        return BasePlans(data["plans"], tuple(data["notes"]))
+        whole = data["digest"] == _digest(data["plans"], data["notes"])
+        return BasePlans(data["plans"], tuple(data["notes"])) if whole else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _digest(plans: Any, notes: Any) -> str:
+    """What a kept file has to match: one that was cut or that something else wrote is not read."""
+    return hashlib.sha256(json.dumps([plans, notes], sort_keys=True).encode()).hexdigest()
 
 
 def _write(file: Path, plans: BasePlans) -> None:
@@ -187,7 +207,7 @@ def _write(file: Path, plans: BasePlans) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        json.dump({"plans": plans.plans, "notes": plans.notes}, out)
+        json.dump({"digest": _digest(plans.plans, plans.notes), "plans": plans.plans, "notes": plans.notes}, out)
     part.replace(file)
     for other in file.parent.iterdir():
         if time.time() - other.stat().st_mtime > KEEP_DAYS * 24 * 3600:
@@ -203,17 +223,18 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A termination unwinds what is open, so that the work tree goes; Python by itself would just end."""
+    """A termination, also that of the terminal, unwinds what is open, so that the work tree goes; Python by itself would just end."""
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's arguments)
         sys.exit(128 + number)
 
-    try:
-        before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:  # not the main thread, which alone handles signals
-        yield
-        return
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # which alone handles signals
+        # nohup ignores the terminal's end, which has to stay so
+        caught = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, leave) for number in caught}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
