@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run
-from disagg_serving.errors import ToolError
-from disagg_serving.preview import base, requirements
-from disagg_serving.preview.revision import find_revision
+from disagg_serving.preview import base
 from factories import ROOT, environment, model, role
 from repositories import Repository, program
 
@@ -31,16 +29,6 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/disagg-serving"
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Repository:
-    """A repository with a small program of a user's own, on a branch that changes it."""
-    repository = Repository(tmp_path / "own", "deploy")
-    repository.commit(program("base"))
-    repository.git("switch", "--quiet", "-c", "change")
-    repository.commit(program("head"))
-    return repository
 
 
 def stack(**overrides: Any) -> dict[str, Any]:
@@ -89,13 +77,13 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
 
 def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment's credentials nor the home folder reach the program of either revision, so nothing but the code differs."""
-    for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN"):
+    for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN", "PYTHON_REGISTRY_TOKEN", "LC_PASSWORD"):
         monkeypatch.setenv(name, "MARKED")
     assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
     assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
     (seen,) = [r["inputs"] for r in json.loads(disagg.out)["resources"] if r["name"] == "seen"]
     assert seen["home"] == []
-    assert not {n for n in seen["environment"].split(",") if n.startswith(("AWS", "PULUMI", "GITHUB", "KUBE", "HF", "XDG"))}
+    assert not {n for n in seen["environment"].split(",") if n.startswith(("AWS", "PULUMI", "GITHUB", "KUBE", "HF", "XDG", "PYTHON_", "LC_P"))}
     assert os.environ["KUBECONFIG"] == "MARKED"
 
 
@@ -333,26 +321,6 @@ def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path, number: s
     assert not list(temporary.iterdir())
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text(encoding="utf-8")), 0)
-
-
-def test_other_requirements(own: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A revision with other packages gets an interpreter with them, made once; where they cannot be had, one line says what to do."""
-    own.commit({"requirements.txt": "# none\n-e .\n"})
-    own.git("branch", "none")
-    own.commit({"requirements.txt": "-r more.txt\n", "more.txt": "no-such-package-of-disagg==1.0  # pinned\n"})
-    own.git("branch", "missing")
-    own.commit({"requirements.txt": "pyyaml==6.0.2\n"})
-    for name in ("PIP_NO_INDEX", "UV_OFFLINE"):
-        monkeypatch.setenv(name, "1")
-    python, other = requirements.interpreter_of(find_revision(own.project, "none"), tmp_path / "kept")
-    assert other
-    assert subprocess.run([python, "-c", "import yaml"], capture_output=True, check=False).returncode != 0
-    made = python.lstat().st_mtime_ns
-    assert requirements.interpreter_of(find_revision(own.project, "none"), tmp_path / "kept")[0].lstat().st_mtime_ns == made
-    assert requirements.interpreter_of(find_revision(own.project, "HEAD"), tmp_path / "kept") == (Path(sys.executable), False)
-    with pytest.raises(ToolError, match=r"the requirements of [0-9a-f]{10} differ from those here and cannot be installed: .*no-such-package"):
-        requirements.interpreter_of(find_revision(own.project, "missing"), tmp_path / "kept")
-    assert len(list((tmp_path / "kept/python").iterdir())) == 1
 
 
 def test_the_base_runs_its_own_code(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,38 @@ from ..spec.stack_file import read_project
 from .requirements import interpreter_of
 from .revision import Revision
 
-KEPT_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SOURCE_DATE_EPOCH", "LD_LIBRARY_PATH")
-KEPT_PREFIXES = ("LC_", "PYTHON", "PYDANTIC_")
+KEPT_VARIABLES = frozenset(
+    [
+        "PATH",
+        "TZ",
+        "TMPDIR",
+        "SOURCE_DATE_EPOCH",
+        "LD_LIBRARY_PATH",
+        "LANG",
+        "LANGUAGE",
+        "LC_ALL",
+        "LC_COLLATE",
+        "LC_CTYPE",
+        "LC_MESSAGES",
+        "LC_MONETARY",
+        "LC_NUMERIC",
+        "LC_TIME",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONHASHSEED",
+        "PYTHONUTF8",
+        "PYTHONIOENCODING",
+        "PYTHONCOERCECLOCALE",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPYCACHEPREFIX",
+        "PYTHONWARNINGS",
+        "PYTHONNOUSERSITE",
+        "PYTHONOPTIMIZE",
+        "PYTHONFAULTHANDLER",
+        "PYTHONINTMAXSTRDIGITS",
+        "PYDANTIC_DISABLE_PLUGINS",
+    ]
+)
 """What a program sees of the environment while two revisions are compared; everything else may be a credential."""
 ALL = "*"
 KEEP_DAYS = 30
@@ -125,7 +155,7 @@ def _stacks(revision: Revision, tree: Path, stack: str | None) -> list[str] | Ba
 
 def _start(revision: Revision, tree: Path, home: str, command: list[str]) -> subprocess.Popen[str]:
     """Run `disagg` of the revision in its work tree."""
-    python, own = interpreter_of(revision, cache_folder())
+    python, own = interpreter_of(revision, tree, cache_folder())
     roots = [Path(p).resolve() for p in sys.path if p]
     inside = [r for r in roots if r.is_relative_to(revision.repository.resolve()) and not r.is_relative_to(Path(sys.prefix).resolve())]
     # the same code need not be compiled anew
@@ -148,7 +178,7 @@ def _start(revision: Revision, tree: Path, home: str, command: list[str]) -> sub
 
 
 def _environment(given: Mapping[str, str], home: str) -> dict[str, str]:
-    kept = {k: v for k, v in given.items() if k in KEPT_VARIABLES or k.startswith(KEPT_PREFIXES)}
+    kept = {k: v for k, v in given.items() if k in KEPT_VARIABLES}
     return {**kept, "HOME": home}
 
 

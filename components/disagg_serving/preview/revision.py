@@ -29,11 +29,6 @@ class Revision:
     commit: str
     notes: tuple[str, ...] = ()
 
-    def read(self, path: str) -> str | None:
-        """A file of the revision, by its path in the repository; None where there is none."""
-        found = _git(self.repository, "show", f"{self.commit}:{path}")
-        return found.stdout if found.returncode == 0 else None
-
     def differs(self, path: Path) -> bool:
         """Whether a folder or file is another one in the working tree, with what is not committed or new."""
         tracked = _git(self.repository, "diff", "--quiet", "--no-ext-diff", "--no-textconv", self.commit, "--", str(path)).returncode != 0
