@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import Finding, Level
+from ..errors import Finding, Level, sort_findings
 from ..planning.rolling import rolling
 from . import providers
-from .base import BasePlans
+from .base import ALL, BasePlans
 from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .diff import Change, CheckChanges, Difference, Op, PathChange
 from .effects import with_effects, worst_first
@@ -32,14 +32,18 @@ Resources = Mapping[str, Mapping[str, Any]]
 def with_differences(plans: Sequence[Plan], base: BasePlans, revision: Revision, *, every: bool) -> list[Plan]:
     """The plans, each with its difference; with `every` also those of stacks that only the base has."""
     found = []
-    for plan in plans:
-        before = base.plans.get(plan.stack, {})
-        notes = [*revision.notes, *base.notes]
-        if base.plans and not before:
-            notes.append(f"{revision.asked} has no stack {plan.stack}: everything counts as new")
+    shared = [*revision.notes, *base.notes]
+    unknown = sorted(base.failures.keys() - {ALL, *(p.stack for p in plans)}) if every else []
+    for plan in [*plans, *(Plan(plans[0].project if plans else "", s, Graph(), []) for s in unknown)]:
+        before, failure, notes = base.plans.get(plan.stack, {}), base.failure(plan.stack), shared
+        if failure is not None:
+            found.append(_not_compared(plan, before, revision, failure, notes))
+            continue
+        if not before:
+            notes = [*shared, f"{revision.asked} has no stack {plan.stack}: everything counts as new"]
         difference = compare(before, plan.as_dict(), revision.asked, revision.commit, notes, rolling(plan.layout) if plan.layout else None)
         found.append(replace(plan, difference=difference))
-    gone = sorted(base.plans.keys() - {p.stack for p in plans}) if every else []
+    gone = sorted(base.plans.keys() - {p.stack for p in found}) if every else []
     return [*found, *(_without_file(stack, base.plans[stack], revision) for stack in gone)]
 
 
@@ -63,6 +67,16 @@ def _of_another_project(before: Mapping[str, Any], after: Mapping[str, Any], sta
     )
     former = next((r["urn"] for r in before["resources"] if r["type"] == STACK_TYPE), f"urn:pulumi:{stack}::{old}::{STACK_TYPE}::{old}-{stack}")
     return [Change(stack_urn, STACK_TYPE, f"{new}-{stack}", Op.RENAME, (), effect, Level.ERROR, former)]
+
+
+def _not_compared(plan: Plan, before: Mapping[str, Any], revision: Revision, failure: str, notes: Sequence[str]) -> Plan:
+    """The plan with a finding in place of changes; the checks of a base that only refuses its input are compared."""
+    message = f"has no plan of {revision.asked} ({revision.commit[:10]}) to be compared with: {failure}"
+    fix = "give --base a revision that can be planned, or look at `pulumi preview`"
+    checks = check_changes(before["checks"], plan.as_dict()["checks"]) if before else CheckChanges()
+    difference = Difference(revision.asked, revision.commit, notes, checks=checks, compared=False)
+    finding = Finding("base-not-compared", Level.ERROR, f"stack {plan.stack}", message, None, "", fix)
+    return replace(plan, findings=sort_findings([*plan.findings, finding]), difference=difference)
 
 
 def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
