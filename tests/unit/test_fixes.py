@@ -16,13 +16,15 @@ from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
 from disagg_serving.planning import evaluation
 from disagg_serving.planning.evaluation import Evaluation
-from disagg_serving.planning.rules import rules
+from disagg_serving.planning.rules import Stage, rules
+from disagg_serving.planning.rules.registry import UNDER_LAYOUT
 from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
 from generator import Generator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 RULES = {r.id for r in rules()}
+OF_LAYOUTS = {r.id for r in rules() if r.stage is Stage.LAYOUT}
 FORM = {"schema", "missing", "unknown-key"}
 FOLDER = ROOT / "components/disagg_serving/planning/rules"
 NAMES_VALUE = re.compile(r"\b\d|\w: ?\S|=\S|\b(true|false)\b")
@@ -43,13 +45,9 @@ def place(finding: Finding) -> tuple[str, str]:
     return finding.id, re.sub(r"\[\d+\]$", "[]", finding.path)
 
 
-def errors(result: Evaluation, about: Finding) -> Counter[tuple[str, str]]:
-    """Errors that a correction may have made: of the same model, or of none."""
-    other = re.match(r"models\[\d+\]", about.path)
-    found = [f for f in result.findings if f.level is Level.ERROR]
-    if other and not result.layout:
-        found = [f for f in found if not f.path.startswith("models[") or f.path.startswith(other[0])]
-    return Counter(map(place, found))
+def errors(result: Evaluation) -> Counter[tuple[str, str]]:
+    """All errors, as places."""
+    return Counter(place(f) for f in result.findings if f.level is Level.ERROR)
 
 
 def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
@@ -64,11 +62,11 @@ def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
             there = sum(place(f) == place(finding) for f in before.findings)
             gone = len(left) < there if finding.path.endswith("]") else not left
             assert gone, (finding.sentence(), correction, [f.sentence() for f in left])
-            new = errors(after, finding) - errors(before, finding)
+            new = errors(after) - errors(before)
             if finding.id not in RULES:  # behind a value that cannot be read may be others, which nobody could see
                 new = Counter({p: n for p, n in new.items() if p[0] in FORM and p[1].startswith(finding.path)})
-            elif before.layout is None and len(before.spec.models if before.spec else ()) > 1:
-                new = Counter({p: n for p, n in new.items() if p[1].startswith(finding.path.split(".", maxsplit=1)[0])})
+            elif finding.id in UNDER_LAYOUT:  # without a layout nobody could see what its rules say
+                new = Counter({p: n for p, n in new.items() if p[0] not in OF_LAYOUTS})
             assert not new, (finding.sentence(), correction, new)
     return tried
 
@@ -311,3 +309,88 @@ def test_corrections_are_data_for_machines() -> None:
 def test_words(correction: dict[str, Any], at: str, text: str) -> None:
     """A correction reads like an instruction at the place where the reader is."""
     assert words(correction, at) == text
+
+
+def found(data: Any, rule: str) -> list[Finding]:
+    """What one rule says."""
+    return [f for f in check(data).findings if f.id == rule]
+
+
+def test_rules_under_a_layout_exist() -> None:
+    """Names of the rules that a layout stands on are those of rules about the form."""
+    assert {r.id for r in rules() if r.stage is Stage.FORM} >= UNDER_LAYOUT
+
+
+def test_an_error_of_form_does_not_hide_what_the_layout_shows() -> None:
+    """A correction that makes an engine too large for its nodes is not suggested because the image is wrong as well."""
+    engine = role(instanceType="p5.48xlarge", tensorParallel=8, pipelineParallel=2)
+    data = environment(model(model="glm-5-fp8", engine="vllm-0.33.0", prefill=engine, decode=engine))
+    assert found(data, "engine-libfabric")
+    (stages, *_) = found(data, "nixl-pipeline-parallel")
+    assert not any(set(c.values()) == {1} for c in stages.corrections), stages.sentence()
+
+
+def test_faults_of_one_model_do_not_hide_those_of_another() -> None:
+    """Every fault at once: memory of one model is checked beside a mistake in the form of another."""
+    wrong = aggregated(name="m0", server=role(tensorParallel=3))
+    large = aggregated(name="m1", model="glm-5-fp8", server=role(instanceType="p5.48xlarge", tensorParallel=8))
+    said = {(f.id, f.path) for f in check(environment(wrong, large)).findings}
+    assert {("tensor-parallel", "models[0].server.tensorParallel"), ("memory-fit", "models[1].server.tensorParallel")} <= said
+
+
+def test_an_obvious_fault_is_corrected_beside_faults_of_the_layout() -> None:
+    """What the layout shows is reported next to an error of form, whose fix does not have to mend it."""
+    data = environment(aggregated(extraArgs=["-O3"], server=role(tensorParallel=4, memoryGiB=5000)))
+    assert found(data, "extra-args")[0].corrections
+    assert found(data, "pod-fits-node")
+    cut = environment(aggregated(server=role(tensorParallel=3, memoryGiB=5000)))
+    assert found(cut, "tensor-parallel")[0].corrections
+
+
+def test_a_correction_leaves_no_other_error_of_form_where_another_one_does_not() -> None:
+    """Of values that end a fault, one that gives the model a layout comes first."""
+    data = environment(model(prefill=role(tensorParallel=3), decode=role(tensorParallel=3)))
+    (fault, *_) = found(data, "tensor-parallel")
+    assert fault.corrections
+    for correction in fault.corrections:
+        assert not any(f.id in UNDER_LAYOUT and f.level is Level.ERROR for f in check(corrected(data, correction)).findings), correction
+
+
+def test_a_time_that_yaml_counts_in_sixties_is_suggested_as_it_was_written() -> None:
+    """22:00 without quotes is 1320 in YAML: what is suggested is the time, and it is accepted."""
+    data = environment(model(), nodePools={"maintenanceWindow": {"startUtc": 1320}})
+    (wrong,) = [f for f in check(data).findings if f.id == "schema"]
+    assert wrong.corrections == ({"nodePools.maintenanceWindow.startUtc": "22:00"},)
+    assert not [f for f in check(corrected(data, wrong.corrections[0])).findings if f.id == "schema"]
+
+
+def test_corrections_of_the_form_are_tried() -> None:
+    """A text that the place does not take either is not suggested."""
+    (wrong,) = [f for f in check(environment(model(name=123))).findings if f.id == "schema"]
+    assert not wrong.corrections
+    assert "use" not in wrong.fix
+
+
+def test_a_faulty_name_is_one_error() -> None:
+    """The list of models is not called empty because its only entry was left out."""
+    (wrong,) = [f for f in check(environment(model(name="Bad_Name"))).findings if f.level is Level.ERROR]
+    assert wrong.corrections == ({"models[0].name": "bad-name"},)
+
+
+def test_a_refused_value_is_not_judged_as_its_default() -> None:
+    """Memory is not calculated with one rank where the number of ranks cannot be read; other models still are."""
+    large = {"model": "deepseek-r1", "server": role(instanceType="p5.48xlarge", tensorParallel=8)}
+    refused = {**large, "server": {**large["server"], "dataParallel": 0}}  # type: ignore[dict-item]
+    data = environment(aggregated(name="a", **refused), aggregated(name="b", **large))
+    assert [f.path for f in check(data).findings if f.id == "memory-fit"] == ["models[1].server.tensorParallel"]
+
+
+def test_a_correction_mends_the_model_and_its_candidate() -> None:
+    """One finding is said of a model and its candidate: what is suggested is enough for both."""
+    work = {"inputTokens": 9000, "outputTokens": 1000, "requestsPerSecond": 1}
+    for own in ({}, {"maxModelLen": 8000}):
+        data = environment(model(maxModelLen=8000, workload=work, candidate={"generation": "b", "kvCacheDtype": "fp8", **own}))
+        said = found(data, "max-model-len")
+        assert said[0].corrections
+        for correction in (c for f in said for c in f.corrections):
+            assert not found(corrected(data, correction), "max-model-len"), correction

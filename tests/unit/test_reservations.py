@@ -112,7 +112,7 @@ def test_times_are_read_as_yaml_and_people_write_them(written: object, meant: st
 def test_a_reservation_that_is_named_twice_is_counted_once() -> None:
     """Two entries of one reservation, or an id and an entry, hold no more instances than it: more pods are refused, not left pending."""
     big = {"tensorParallel": 8, "replicas": 4}
-    for twice in (reserving(reservation(), reservation(), **{}), reserving(reservation(), reservationIds=[FIRST])):
+    for twice in (reserving(reservation(), reservation()), reserving(reservation(), reservationIds=[FIRST])):
         twice["models"][0]["decode"] |= big
         assert said(twice, "group-capacity"), check(twice).findings
         assert "2 are reserved" in said(twice, "group-capacity")[0].message
