@@ -394,3 +394,37 @@ def test_a_correction_mends_the_model_and_its_candidate() -> None:
         assert said[0].corrections
         for correction in (c for f in said for c in f.corrections):
             assert not found(corrected(data, correction), "max-model-len"), correction
+
+
+def test_models_that_share_a_pool_get_one_bound() -> None:
+    """Neither of two bounds may be enough: then the larger one is suggested for both, and it passes."""
+    bound = {"tensorParallel": 8, "capacity": {"nodes": 2}, "replicas": 2}
+    one = aggregated(name="a", server=role(**bound))
+    data = environment(one, aggregated(name="b", server=role(**{**bound, "capacity": {"nodes": 4}})))
+    said = found(data, "shared-pool")
+    assert said
+    assert all(f.allowed == "one bound for all" for f in said)
+    assert any("models[0].server.capacity.nodes" in c and len(c) == 2 for f in said for c in f.corrections), said[0].sentence()
+
+
+@pytest.mark.parametrize("pools", [{"terminationGraceHours": 600}, {"terminationGraceHours": 600, "expireAfterHours": 600}])
+def test_a_bound_below_nothing_is_not_said(pools: dict[str, int]) -> None:
+    """Where the time to drain alone is too long, nobody is told to let nodes live for less than no time."""
+    said = [f for f in check(environment(model(), nodePools=pools)).findings if f.id == "node-life"]
+    assert said or "terminationGraceHours" in str(check(environment(model(), nodePools=pools)).findings)
+    assert not any("-" in f.allowed for f in said)
+
+
+def test_ranks_that_cut_blocks_are_answered_with_other_ranks() -> None:
+    """No tensorParallel helps against three ranks that slice experts: other ranks with whole experts are suggested."""
+    data = environment(aggregated(model="deepseek-r1", server=role(instanceType="p5.48xlarge", tensorParallel=8, dataParallel=3)))
+    (said,) = found(data, "expert-blocks")
+    assert said.allowed
+    assert any(c.get("models[0].server.dataParallel") == 2 for c in said.corrections), said.sentence()
+
+
+def test_an_empty_list_of_sizes_is_not_said() -> None:
+    """Where no size goes with both roles, allowed is a sentence and no list without entries."""
+    three = {"model": "deepseek-r1", "prefill": role(tensorParallel=2, dataParallel=3), "decode": role(tensorParallel=3, dataParallel=3)}
+    for fault in found(environment(model(**three)), "pd-tensor-parallel"):
+        assert not fault.allowed.startswith(" ")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ... import labels
+from ...corrections import Correction
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
@@ -140,9 +141,13 @@ def node_life(s: Subject) -> Iterator[Fault]:
     """A node's age and its time to drain stay within the 21 days after which Auto Mode ends it by force."""
     pools = s.spec.node_pools
     if pools.expire_after_hours + pools.termination_grace_hours > MAX_NODE_HOURS:
-        allowed = f"at most {MAX_NODE_HOURS - pools.termination_grace_hours} with terminationGraceHours {pools.termination_grace_hours}"
-        path, grace = "nodePools.expireAfterHours", "nodePools.terminationGraceHours"
-        ways = [use(path, MAX_NODE_HOURS - pools.termination_grace_hours), use(grace, MAX_NODE_HOURS - pools.expire_after_hours)]
+        most, grace = MAX_NODE_HOURS - pools.termination_grace_hours, "nodePools.terminationGraceHours"
+        allowed = f"at most {most} with terminationGraceHours {pools.termination_grace_hours}"
+        if most < 1:
+            allowed = f"less than {MAX_NODE_HOURS} together with terminationGraceHours {pools.termination_grace_hours}"
+        path, least = "nodePools.expireAfterHours", MAX_NODE_HOURS - pools.expire_after_hours
+        together: Correction = {path: 336, grace: 24}
+        ways = [use(path, most) if most >= 1 else [], use(grace, least) if least >= 1 else [], [together] if most < 1 and least < 1 else []]
         yield Fault(path, "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, ways=ways)
 
 
