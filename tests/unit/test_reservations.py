@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bad_input.reservations import FIRST, SECOND, reservation, reserving
 from disagg_serving.errors import Finding
-from disagg_serving.planning.cost import now
+from disagg_serving.planning.cost import cost_of, now
 from disagg_serving.spec.capacity import ReservationSpec
 from factories import check, environment, layout, model, role
 
@@ -141,3 +141,14 @@ def test_a_block_that_is_being_drained_is_not_called_over() -> None:
     (found,) = said(reserving(reservation(type="capacity-block", endsAt=near)), "reservation-end")
     assert "is over" not in found.message
     assert "drained already" in found.message
+
+
+def test_a_capacity_block_costs_what_a_capacity_block_costs() -> None:
+    """The total counts a pool of Capacity Blocks at their price where one is known, with its day."""
+    made = layout(reserving(reservation(type="capacity-block", endsAt="2027-11-29")))
+    (line,) = [one for one in cost_of(made)["lines"] if "reserved" in one["name"]]
+    price = next(g for g in made.groups if g.role == "decode").instance.capacity_block
+    assert price is not None
+    assert (line["unitPerHour"], line["asOf"]) == (price.usd_per_hour, price.as_of.isoformat())
+    (other,) = [one for one in cost_of(layout(reserving(reservation())))["lines"] if "reserved" in one["name"]]
+    assert other["unitPerHour"] > line["unitPerHour"]

@@ -44,6 +44,20 @@ def load(s: Subject) -> Iterator[Fault]:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 
 
+@rule("rates-unused", Level.INFO, Stage.FORM, "disagg-serving: planning/balance compares prefill with decode")
+def rates_unused(s: Subject) -> Iterator[Fault]:
+    """Measured rates and a workload of one role that does both change nothing, unless it is scaled by them; the plan says so."""
+    for served in s.served:
+        server = served.spec.server
+        if server is None or server.autoscaling is not None:
+            continue
+        message = "has no effect on server: traffic is compared with rates of prefill and decode"
+        if server.measured_rates:
+            yield Fault(f"{served.path}.server.measuredRates", message, None, "rates of prefill and decode")
+        if served.spec.workload is not None:
+            yield Fault(f"{served.path}.workload", f"{message}; only its length is checked", None, "a workload of prefill and decode")
+
+
 @rule("aggregated-better", Level.INFO, Stage.LAYOUT, "public runs of llm-d, AWS and Dynamo (planning/balance/advice.py)")
 def aggregated_better(s: Subject) -> Iterator[Fault]:
     """Where public runs speak for one role that does both, the plan says so: a split buys steady answers, not throughput."""

@@ -12,9 +12,10 @@ from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
 from ..pairs import pairs_of
+from ..startup import startup_budget_seconds
 from .registry import Fault, Stage, Subject, remove, rule, rules, use
 
-MAX_NODE_HOURS = 504
+MAX_NODE_HOURS, SECONDS_AN_HOUR = 504, 3600
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
@@ -149,6 +150,11 @@ def node_life(s: Subject) -> Iterator[Fault]:
         together: Correction = {path: 336, grace: 24}
         ways = [use(path, most) if most >= 1 else [], use(grace, least) if least >= 1 else [], [together] if most < 1 and least < 1 else []]
         yield Fault(path, "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, ways=ways)
+    slowest = max((startup_budget_seconds(served) for served in s.served), default=0) if s.spec.makes_pools else 0
+    if pools.expire_after_hours * SECONDS_AN_HOUR <= slowest:
+        message, least = f"ends nodes before a model has started, which may take {slowest / SECONDS_AN_HOUR:.1f} h", slowest // SECONDS_AN_HOUR + 1
+        place = "nodePools.expireAfterHours"
+        yield Fault(place, message, pools.expire_after_hours, f"at least {least}", ways=[use(place, least), remove(place)])
 
 
 @rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region", firm=True)
