@@ -135,4 +135,4 @@ def test_nodes_live_longer_than_a_start_takes() -> None:
     (short,) = [f for f in said if f.id == "node-life"]
     assert short.corrections
     assert str(short.level) == "error"
-    assert {f.path for f in said if f.id == "rates-unused"} == {"models[0].server.measuredRates", "models[0].workload"}
+    assert {f.path for f in said if f.id == "rates-unused"} == {"models[0].server.measuredRates"}

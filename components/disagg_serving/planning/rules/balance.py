@@ -46,16 +46,12 @@ def load(s: Subject) -> Iterator[Fault]:
 
 @rule("rates-unused", Level.INFO, Stage.FORM, "disagg-serving: planning/balance compares prefill with decode")
 def rates_unused(s: Subject) -> Iterator[Fault]:
-    """Measured rates and a workload of one role that does both change nothing, unless it is scaled by them; the plan says so."""
+    """Measured rates of one role that does both change nothing, unless it is scaled by them; the plan says so."""
     for served in s.served:
         server = served.spec.server
-        if server is None or server.autoscaling is not None:
-            continue
-        message = "has no effect on server: traffic is compared with rates of prefill and decode"
-        if server.measured_rates:
+        if server is not None and server.measured_rates and server.autoscaling is None:
+            message = "has no effect on server: rates of prefill and decode are compared"
             yield Fault(f"{served.path}.server.measuredRates", message, None, "rates of prefill and decode")
-        if served.spec.workload is not None:
-            yield Fault(f"{served.path}.workload", f"{message}; only its length is checked", None, "a workload of prefill and decode")
 
 
 @rule("aggregated-better", Level.INFO, Stage.LAYOUT, "public runs of llm-d, AWS and Dynamo (planning/balance/advice.py)")
