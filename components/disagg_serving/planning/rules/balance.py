@@ -44,6 +44,16 @@ def load(s: Subject) -> Iterator[Fault]:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 
 
+@rule("rates-unused", Level.INFO, Stage.FORM, "disagg-serving: planning/balance compares prefill with decode")
+def rates_unused(s: Subject) -> Iterator[Fault]:
+    """Measured rates of one role that does both change nothing, unless it is scaled by them; the plan says so."""
+    for served in s.served:
+        server = served.spec.server
+        if server is not None and server.measured_rates and server.autoscaling is None:
+            message = "has no effect on server: rates of prefill and decode are compared"
+            yield Fault(f"{served.path}.server.measuredRates", message, None, "rates of prefill and decode")
+
+
 @rule("aggregated-better", Level.INFO, Stage.LAYOUT, "public runs of llm-d, AWS and Dynamo (planning/balance/advice.py)")
 def aggregated_better(s: Subject) -> Iterator[Fault]:
     """Where public runs speak for one role that does both, the plan says so: a split buys steady answers, not throughput."""

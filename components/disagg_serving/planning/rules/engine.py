@@ -172,7 +172,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             total = work.input_tokens + work.output_tokens
             message = f"of a mean request are more than maxModelLen {served.max_model_len}"
             allowed = f"at most {served.max_model_len} together, and {served.facts.context_length} are the context of {served.spec.model}"
-            ways = [use(f"{served.path}.maxModelLen", total)]
+            ways = [[dict.fromkeys(_lengths(s, served, total), total)]]
             yield Fault(f"{served.path}.workload", message, f"{total} tokens", allowed, ways=ways, otherwise="count shorter requests")
 
 
@@ -304,6 +304,14 @@ def gated_model(s: Subject) -> Iterator[Fault]:
         if served.facts.gated and downloads and not served.spec.weights.token_key:
             fix = "run `pulumi config set --secret disagg-serving:hfToken` and name that key here"
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
+
+
+def _lengths(s: Subject, served: Served, least: int) -> list[str]:
+    """Where the model or its candidate says a length that is below `least`; a candidate without one takes the model's."""
+    candidate = s.spec.models[served.index].candidate
+    pairs = [v for v in s.served if v.index == served.index and v.max_model_len < least]
+    own = candidate is not None and candidate.max_model_len is not None
+    return [f"{v.path}.maxModelLen" for v in pairs if not v.candidate or own or len(pairs) == 1]
 
 
 def carries_secret(name: str, text: str) -> bool:
