@@ -123,7 +123,10 @@ def test_instance_family_takes_the_small_type(cluster: Cluster) -> None:
     loose["spec"]["template"]["metadata"]["labels"][labels.POOL] = "by-family"
     pod_template(objects)["spec"]["nodeSelector"][labels.POOL] = "by-family"
     cluster.apply([loose, of_kind(objects, "LeaderWorkerSet")])
-    cluster.until(lambda: gpu_nodes(cluster, "by-family") and all(map(is_ready, pods(cluster))), "the pod on the family's pool")
+    moved = lambda: [p for p in pods(cluster) if p["spec"]["nodeSelector"][labels.POOL] == "by-family"]  # noqa: E731 (a condition)
+    cluster.until(
+        lambda: pods(cluster) == moved() and gpu_nodes(cluster, "by-family") and all(map(is_ready, moved())), "the pod on the family's pool"
+    )
     (pod,) = pods(cluster)
     assert pod["spec"]["nodeSelector"][labels.POOL] == "by-family"
     assert instance_types(cluster, "by-family") == ["p5.4xlarge"]
