@@ -206,7 +206,7 @@ def test_a_base_without_the_stack(tmp_path: Path, disagg: Run, files: dict[str, 
     [
         ({"__main__.py": "raise SystemError('broken')\n"}, "its own code cannot plan it (SystemError: broken)"),
         ({"Pulumi.yaml": "- a\n"}, "its Pulumi.yaml cannot be read"),
-        ({"Pulumi.test.yaml": "config: [1]\n"}, "its own code cannot plan it"),
+        ({"Pulumi.test.yaml": "config: [1]\n"}, "config is not a mapping"),
         ({"Pulumi.test.yaml": f"config: {{'{ENV}': {{catalogDirs: [./submodule], models: []}}}}\n"}, "its own checks stop before any resource"),
     ],
 )

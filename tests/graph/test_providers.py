@@ -15,6 +15,7 @@ from disagg_serving.preview.diff import Change, Difference, Op
 from disagg_serving.preview.graph import SECRET
 from disagg_serving.preview.plan import make_plan
 from disagg_serving.preview.providers import TYPE
+from disagg_serving.resources.environment import TYPE as ENVIRONMENT
 from recording import PROJECT
 
 ROLE = "arn:aws:iam::123456789012:role/a"
@@ -80,7 +81,7 @@ def test_default_tags_are_part_of_each_resource() -> None:
 def test_a_region_of_the_environment_is_not_known() -> None:
     """Where a file leaves the region to the environment, the plan warns and claims no replacement."""
     _, by_type, provider = between({"region": None}, {})
-    assert (provider.severity, list(by_type)) == (Level.WARNING, [TYPE])
+    assert (provider.severity, list(by_type)) == (Level.WARNING, [TYPE, ENVIRONMENT])
 
 
 def test_no_credential_is_shown() -> None:

@@ -204,7 +204,7 @@ def of_stage(stage: Stage) -> list[Rule]:
 def with_layouts(served: Iterable[Served], errors: Iterable[tuple[str, str]]) -> list[Served]:
     """The pairs that can be laid out in spite of errors of their form, which are given as rule and place."""
     faulty = {(int(m[1]), bool(m[2])) for rule_id, path in errors if rule_id in UNDER_LAYOUT and (m := _PAIR.match(path))}
-    return [v for v in served if (v.index, v.candidate) not in faulty]
+    return [v for v in served if v.spec.roles and (v.index, v.candidate) not in faulty]
 
 
 def check_objects(objects: Sequence[Declared]) -> list[Finding]:
