@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run
-from disagg_serving.preview import base
+from disagg_serving.preview import base, replacements
 from factories import ROOT, environment, model, role
 from repositories import Repository, program
 
@@ -367,6 +367,6 @@ def test_the_base_runs_its_own_code(own: Repository, disagg: Run, monkeypatch: p
 
 def test_yaml_of_the_table() -> None:
     """The table of replacements is data with a date and a source for each package."""
-    table = yaml.safe_load((ROOT / "components/disagg_serving/preview/replacements.yaml").read_text(encoding="utf-8"))
+    table = yaml.safe_load(Path(replacements.__file__).with_name("replacements.yaml").read_text(encoding="utf-8"))
     assert str(table.pop("checked")) >= "2026-11-30"
     assert all(len(part["source"]) > 20 and part["types"] for part in table.values())
