@@ -175,7 +175,7 @@ def test_keyboard(browser: Browser, pages: dict[str, Path]) -> None:
         page.keyboard.type("quota/")
         assert page.locator("#p0-checks [data-item]:visible").count() == 0
         page.keyboard.press("Escape")
-        assert page.locator("#p0-checks [data-item]:visible").count() == 7
+        assert page.locator("#p0-checks [data-item]:visible").count() == 8
         page.locator("#p0-checks summary").first.focus()
         page.keyboard.press("Enter")
         assert page.locator("#p0-checks details").first.get_attribute("open") is not None
@@ -237,7 +237,7 @@ def test_contrast(browser: Browser, pages: dict[str, Path], name: str, scheme: s
 def test_without_scripts(browser: Browser, pages: dict[str, Path]) -> None:
     """Where scripts are off, everything can be read, and controls that would do nothing are not there."""
     with opened(browser, pages["prod"], script=False) as page:
-        assert page.locator("#p0-checks [data-item]:visible").count() == 7
+        assert page.locator("#p0-checks [data-item]:visible").count() == 8
         assert page.locator(".pod:visible").count() == 6
         assert page.locator(".filters:visible, .theme:visible").count() == 0
 
