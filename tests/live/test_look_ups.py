@@ -32,4 +32,4 @@ def test_a_preview_without_credentials_warns(own_plane: ControlPlane, tmp_path: 
 
 def declared(engine: Engine) -> list[tuple[str, str, Any]]:
     """What the preview does to each resource; the component that repeats the stack file is none."""
-    return [(s.op, s.urn, s.state.get("inputs")) for s in engine.preview() if s.type != ENVIRONMENT]
+    return sorted(((s.op, s.urn, s.state.get("inputs")) for s in engine.preview() if s.type != ENVIRONMENT), key=lambda step: step[1])
