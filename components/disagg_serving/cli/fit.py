@@ -23,7 +23,8 @@ from ..planning.rules import Subject, rules, with_layouts
 from ..planning.shapes import Served, build_group
 from ..planning.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
-from ..spec.serving import All2AllBackend, CalibrationSpec, RoleName
+from ..spec.measured import CalibrationSpec
+from ..spec.serving import All2AllBackend, RoleName
 from .common import DataFormat, emit
 
 BAR_WIDTH = 64
@@ -161,9 +162,10 @@ def _served(  # noqa: PLR0913, PLR0917 (what a model of an environment is made o
     """The engine as a model of an environment; prefill and decode as a pair of it, since neither serves alone."""
     (name, facts), (node, image) = model, on
     sides: tuple[RoleName, ...] = ("server",) if role is Role.AGGREGATED else ("prefill", "decode")
-    spec = ModelSpec.model_validate({"name": "model", "model": name, "engine": image.id, **{side: {"instanceType": node.id} for side in sides}})
+    written: dict[str, Any] = {"name": "model", "model": name, "engine": image.id}
+    spec = ModelSpec.model_validate({**written, **{side: {"instanceType": node.id} for side in sides}})
     # copied, not parsed: what an environment would not even take as a number is for the rules to explain
-    roles = {side: spec.roles[side].model_copy(update=cut) for side in sides}
+    roles: dict[str, Any] = {side: spec.roles[side].model_copy(update=cut) for side in sides}
     return Served(0, spec.model_copy(update={**settings, **roles}), facts, image, dict.fromkeys(sides, node), known.routers, "", {})
 
 
@@ -175,7 +177,7 @@ def _shape_findings(known: Catalog, served: Served, name: RoleName, shape: Engin
     record = shape.calibration if shape else None
     if record is not None:
         noted = CalibrationSpec.model_validate(_record(record))
-        roles = {side: role.model_copy(update={"calibration": noted}) for side, role in served.spec.roles.items()}
+        roles: dict[str, Any] = {side: role.model_copy(update={"calibration": noted}) for side, role in served.spec.roles.items()}
         served = replace(served, spec=served.spec.model_copy(update=roles))
     network = NetworkSpec.model_validate({"zones": ["us-east-1a", "us-east-1b"]})
     subject = Subject(without_models(network=network, models=[served.spec]), known, [served])
