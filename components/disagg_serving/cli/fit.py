@@ -16,7 +16,7 @@ from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..pins import DEFAULT_ENGINE
 from ..planning.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
-from ..planning.fit.capacity import calibration_faults
+from ..planning.fit.capacity import calibration_doubts, calibration_faults
 from ..planning.layout import build_layout
 from ..planning.report import entry, shape_of
 from ..planning.rules import Subject, rules, with_layouts
@@ -199,6 +199,8 @@ def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:
     values = {"weightsGiB": record.weights_gib, "kvCacheGiB": record.kv_gib, "kvCacheTokens": record.tokens}
     fix = "give the options of the start that wrote the log"
     found = [Finding("calibration", Level.ERROR, f"{log}: {name}", text, values[name], "", fix) for name, text in calibration_faults(shape)]
+    doubt = "see that it is of this engine, at this share of memory, on GPUs of its own"
+    found += [Finding("calibration", Level.WARNING, f"{log}: {name}", text, values[name], "", doubt) for name, text in calibration_doubts(shape)]
     version = record.engine_version
     if version and version.split(".")[:2] != shape.engine_version.split(".")[:2]:
         message = f"is the vLLM of the log, but this engine is {shape.engine_version}: another version needs another amount of memory"
