@@ -197,3 +197,34 @@ def test_flags_about_tokens_are_no_secrets() -> None:
     assert not said(environment(model(extraArgs=["--long-prefill-token-threshold=2048"])), "extra-args")
     for secret in ("--hf-token=x", "--my-secret-token-file=x"):
         assert said(environment(model(extraArgs=[secret])), "extra-args")
+
+
+@pytest.mark.parametrize(
+    ("data", "ways"),
+    [
+        (served("llama-3.3-70b-instruct", 16, experts=False), [{"tensorParallel": 8, "pipelineParallel": 2}, {"tensorParallel": 8, "replicas": 2}]),
+        (
+            served("glm-5-fp8", 16, experts=False, instance=H100),
+            [{"tensorParallel": 8, "dataParallel": 2, "expertParallel": True}, {"tensorParallel": 8, "pipelineParallel": 2}],
+        ),
+    ],
+)
+def test_layers_stay_inside_a_node(data: dict[str, Any], ways: list[dict[str, Any]]) -> None:
+    """Tensor parallelism over nodes starts, and waits for the network in every layer: stages, ranks or more engines do not."""
+    (found,) = said(data, "tensor-parallel-nodes")
+    assert (found.level, found.value, found.allowed) == (Level.WARNING, 16, "at most 8")
+    assert [{k.rpartition(".")[2]: v for k, v in c.items()} for c in found.corrections] == ways
+    for correction in found.corrections:
+        result = check(corrected(data, correction))
+        assert result.ok
+        assert not [f for f in result.findings if f.id == "tensor-parallel-nodes"]
+    assert not said(served("llama-3.3-70b-instruct", 8, experts=False), "tensor-parallel-nodes")
+
+
+def test_both_roles_leave_the_second_node_together() -> None:
+    """Decode alone cannot have fewer GPUs than prefill where each of those holds a copy of a KV head."""
+    pair = environment(model(prefill=role(tensorParallel=16), decode=role(tensorParallel=16)))
+    decode, prefill = said(pair, "tensor-parallel-nodes")
+    assert {k.split(".")[1] for k in decode.corrections[0]} == {"prefill", "decode"}
+    assert not [f for f in check(corrected(pair, decode.corrections[0])).findings if f.id in {"tensor-parallel-nodes", "pd-tensor-parallel"}]
+    assert prefill.corrections

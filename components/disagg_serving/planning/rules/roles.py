@@ -49,7 +49,8 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
         tp, pp, rank = role.tensor_parallel, role.pipeline_parallel, role.tensor_parallel * role.pipeline_parallel
         if tp <= gpus and tp not in sizes:
             message = f"does not divide the {gpus} GPUs of {role.instance_type}"
-            yield Fault(f"{path}.tensorParallel", message, tp, _list(sizes), ways=_sizes(served, name))
+            allowed = f"{_list(sizes)}, or a multiple of {gpus}"
+            yield Fault(f"{path}.tensorParallel", message, tp, allowed, ways=_sizes(served, name))
         elif tp > gpus and tp % gpus:
             allowed = f"{_list(sizes)}, or a multiple of {gpus}"
             yield Fault(f"{path}.tensorParallel", f"fills no whole number of {role.instance_type} nodes", tp, allowed, ways=_sizes(served, name))
