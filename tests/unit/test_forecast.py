@@ -158,6 +158,13 @@ def test_nothing_is_forecast_for_one_role_or_no_workload() -> None:
         assert forecast_of(made, made.served[0]) is None
 
 
+def test_small_change_does_not_age_beside_nodes_without_a_price() -> None:
+    """With spot nodes the total is that of the control plane: the age of its price says nothing about the cost."""
+    spot = environment(aggregated(server=role(capacity={"type": "spot"})))
+    assert old_prices(cost_of(layout(spot)), date(2099, 1, 1)) == []
+    assert [line["name"] for line in old_prices(cost_of(layout(environment(aggregated()))), date(2099, 1, 1))] == ["server-p5-48xlarge"]
+
+
 def test_prices_age() -> None:
     """After 180 days a price that matters is old, and not a day before."""
     cost = cost_of(layout(environment(model())))

@@ -141,6 +141,10 @@ def test_a_step_has_a_token_for_each_request() -> None:
         "--kv-cache-memory-bytes=1",
         "--num-gpu-blocks-override=3",
         "--hf-overrides.a=1",
+        "--enable-lora",
+        "--enable-eplb",
+        "--disable-hybrid-kv-cache-manager",
+        '--compilation-config={"cudagraph_mode":"FULL"}',
     ],
 )
 def test_flags_that_the_forecast_does_not_count(arg: str) -> None:
@@ -152,9 +156,21 @@ def test_flags_that_the_forecast_does_not_count(arg: str) -> None:
     assert not said(environment(model(extraArgs=["--enable-log-requests"])), "forecast-flags")
 
 
-def test_the_forecast_does_not_count_a_partition() -> None:
-    """The cut of layers into stages is a variable of vLLM's."""
-    assert levels(environment(model(extraEnv={"VLLM_PP_LAYER_PARTITION": "1,2"})), "forecast-flags") == ["warning"]
+@pytest.mark.parametrize("name", ["VLLM_PP_LAYER_PARTITION", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE"])
+def test_variables_that_the_forecast_does_not_count(name: str) -> None:
+    """The cut of layers into stages, whether graphs count in the budget and whether latents are kept are variables of vLLM's."""
+    assert levels(environment(model(extraEnv={name: "1"})), "forecast-flags") == ["warning"]
+
+
+def test_an_instance_that_does_not_hold_the_model_is_no_way_out() -> None:
+    """Beside a model that does not fit one GPU, another node of the same GPU is no answer; an engine that holds it is."""
+    small = role(instanceType="p5.4xlarge", tensorParallel=1)
+    (found,) = [f for f in said(environment(model(prefill=small)), "gpu-direct-rdma") if f.path.startswith("models[0].prefill")]
+    assert {"models[0].prefill.instanceType": H100} not in found.corrections
+    assert {"models[0].prefill.instanceType": H100, "models[0].prefill.tensorParallel": 2} in found.corrections
+    light = model(model="llama-3.1-8b-instruct", maxModelLen=8192, prefill=small, decode=small)
+    (found, _) = said(environment(light), "gpu-direct-rdma")
+    assert {"models[0].decode.instanceType": H100} in found.corrections
 
 
 def test_a_proposed_size_divides_the_heads() -> None:

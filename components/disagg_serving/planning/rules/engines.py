@@ -71,6 +71,12 @@ def other_engines(s: Subject, served: Served, name: RoleName, *, rdma: bool = Fa
     return [_on(served, name, kind, together=together) for kind in sorted(kinds, key=lambda kind: kind.id != mine)]
 
 
+def that_hold(served: Served, name: RoleName, kinds: Iterable[Instance]) -> list[str]:
+    """Instance types on which an engine cut as it is now holds the model even in the pessimistic case."""
+    role = served.spec.roles[name]
+    return [kind.id for kind in kinds if _holds(served, name, role, kind, _cut_of(role))]
+
+
 def by_price(s: Subject) -> list[Instance]:
     """The catalogue's instance types by what a GPU costs, those without a price on demand last."""
     return sorted((s.catalog.instances[kind] for kind in s.catalog.instances), key=lambda kind: (kind.on_demand is None, _gpu_hour(kind), kind.id))
