@@ -141,6 +141,16 @@ def test_a_candidate_may_change_the_mode() -> None:
     assert router_selects(after) == {"m-b-prefill", "m-b-decode"}
 
 
+def test_a_candidates_own_fault_is_not_hidden_by_the_models() -> None:
+    """Another value of the candidate is another finding, also where the words are the same; one that it takes over is said once."""
+    heads = "models[0]{}.decode.tensorParallel"
+    bad = model(decode=role(tensorParallel=3))
+    found = check(environment({**bad, "candidate": {**OTHER, "decode": role(tensorParallel=6)}})).findings
+    assert {(f.path, f.value) for f in found if f.id == "tensor-parallel"} == {(heads.format(""), 3), (heads.format(".candidate"), 6)}
+    taken = check(environment({**bad, "candidate": OTHER})).findings
+    assert {f.path for f in taken if f.id == "tensor-parallel"} == {heads.format("")}
+
+
 def test_findings_stand_where_they_can_be_repaired() -> None:
     """What is true of the model alike is said once; what only the candidate brings is said of it; what it cannot say is said of the model."""
     ids = [(f.id, f.path) for f in check(environment(model(candidate=OTHER))).findings]
