@@ -9,7 +9,7 @@ import yaml
 from changes import plan_of
 from disagg_serving.errors import Level
 from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import Change, Op
+from disagg_serving.preview.diff import Change, Difference, Op
 
 OTHER = {"generation": "b", "engine": "vllm-0.27.1-dlc"}
 NOTHING: dict[str, Any] = {}
@@ -29,10 +29,15 @@ def scaled(least: int, most: int) -> dict[str, Any]:
     return {"autoscaling.prometheusAddress": "http://prometheus-operated.monitoring.svc:9090", **role}
 
 
-def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
-    """Changes between two variants of the stack `prod`."""
+def difference(before: dict[str, Any], after: dict[str, Any]) -> Difference:
+    """What differs between two variants of the stack `prod`."""
     plans = [plan_of("prod", yaml.safe_dump(variant)) for variant in (before, after)]
-    return list(compare(plans[0], plans[1], "main", "0" * 40).changes)
+    return compare(plans[0], plans[1], "main", "0" * 40)
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """Changes between them."""
+    return list(difference(before, after).changes)
 
 
 def about(found: list[Change], kind: str, name: str) -> Change:
@@ -101,3 +106,23 @@ def test_bounds_of_a_scaled_role() -> None:
     assert "up to 2 more engines" in higher.effect
     assert "has 2 engines at the least" in higher.effect
     assert higher.severity is Level.INFO
+
+
+@pytest.mark.parametrize(("before", "after"), [(NOTHING, scaled(2, 8)), (scaled(2, 2), scaled(2, 8)), (scaled(2, 8), NOTHING)])
+def test_what_autoscaling_may_add_is_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Least engines cost the same, most do not: the difference has nodes and cost at most, and what a month costs at least stays apart."""
+    found = difference(before, after)
+    (nodes,), (cost,) = found.placement, found.cost
+    assert (nodes.subject, nodes.figure) == ("prefill-p5-48xlarge", "nodes at most")
+    assert sorted([nodes.before, nodes.after], key=str) == [1, 4]
+    assert (cost.subject, cost.figure) == ("total", "price at most")
+    assert isinstance(cost.before, float)
+    assert isinstance(cost.after, float)
+    assert (cost.after > cost.before) == (after == scaled(2, 8))
+
+
+def test_plans_of_older_versions_have_no_scaling() -> None:
+    """A base that was recorded before there was autoscaling is compared by what it has."""
+    old, new = plan_of("prod", yaml.safe_dump(NOTHING)), plan_of("prod", yaml.safe_dump(scaled(2, 8)))
+    found = compare({k: v for k, v in old.items() if k != "autoscaling"}, new, "main", "0" * 40)
+    assert [d.figure for d in (*found.placement, *found.cost)] == ["nodes at most", "price at most"]
