@@ -40,12 +40,24 @@ $(VENV)/.dev: $(VENV)/.extras requirements-dev.txt
 	@$(INSTALL) -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.dev requirements-docs.txt
+	@echo "installing the generator of the documentation site ..."
+	@$(INSTALL) -r requirements-docs.txt
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV)/.docs  ## Build the documentation site in build/docs; every warning is an error
+	@$(BIN)/python scripts/generate.py --check
+	@rm -rf build/docs
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -j auto -d build/doctrees -c docs . build/docs
+	@echo "build/docs/index.html"
+
 .PHONY: preview
 preview: $(VENV)/.runtime  ## Show the whole environment of a stack, offline (STACK=prod)
 	@$(BIN)/disagg plan $(STACK)
 
 .PHONY: test
-test: lint types  ## Run everything that needs only Python
+test: lint types $(VENV)/.docs  ## Run everything that needs only Python
 	@$(BIN)/python scripts/generate.py --check
 	@$(BIN)/pytest -n auto
 
@@ -64,7 +76,7 @@ format: $(VENV)/.dev  ## Rewrite the sources in the project's style
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, rules page
+generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, reference pages, pictures
 	@$(BIN)/python scripts/generate.py
 
 .PHONY: golden
