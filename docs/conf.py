@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from disagg_serving import __version__
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,11 +20,8 @@ exclude_patterns = ["**/node_modules", "**/__pycache__", "**/.*", ".*", "build",
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-suppress_warnings = [
-    "toc.empty_glob",  # the navigation names pages by pattern where more are to come
-    "misc.highlighting_failure",
-]
 nitpicky = True
+smartquotes = False  # flags begin with two dashes
 
 html_theme = "sphinx_book_theme"
 html_title = "disagg-serving"
@@ -32,10 +30,31 @@ html_theme_options = {
     "show_toc_level": 2,
     "use_download_button": False,
     "use_fullscreen_button": False,
-    "home_page_in_toc": False,
+    "navbar_persistent": [],  # one search is enough
 }
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_last_updated_fmt = None
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _without_empty_patterns)
+    app.connect("build-finished", _front_door)
+
+
+def _without_empty_patterns(_: Sphinx, page: str, source: list[str]) -> None:
+    """The navigation names pages by pattern where more are to come; a pattern without a page would be a warning."""
+    if page == root_doc:
+        kept = [line for line in source[0].split("\n") if not line.endswith("*") or any((ROOT / "docs").glob(f"{line}.md"))]
+        source[0] = "\n".join(kept)
+
+
+def _front_door(app: Sphinx, problem: Exception | None) -> None:
+    """A first page where one is looked for: pages keep their places in the repository."""
+    if problem is None:
+        door = f'<!doctype html><meta charset="utf-8"><title>{project}</title><meta http-equiv="refresh" content="0; url={root_doc}.html">'
+        Path(app.outdir, "index.html").write_text(f'{door}<a href="{root_doc}.html">{project}</a>\n', encoding="utf-8")
