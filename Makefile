@@ -107,7 +107,7 @@ $(VENV)/.browser: $(VENV)/.dev requirements-browser.txt
 	@if $(INSTALL) -r requirements-browser.txt; then touch $@; else echo "Playwright cannot be installed here: the tests of the HTML page are skipped"; fi
 
 .PHONY: browser
-browser: $(VENV)/.browser  ## Open the HTML plan in a real Chromium
+browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documentation in a real Chromium
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get install -y -qq chromium >/dev/null; } || echo "no Chromium here, and none could be installed: the tests are skipped"
 	@$(BIN)/pytest tests/browser -rs

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from disagg_serving.catalog import load_catalog
 from disagg_serving.catalog.entries import Engine, Entry, Instance, Model
@@ -147,7 +147,12 @@ def _command(name: str, command: Any) -> list[str]:
     usage = " ".join([p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments])
     lines = [f"## disagg {name}", "", "```text", f"disagg {name} {usage} [OPTIONS]".replace("  ", " "), "```", "", _one_line(command.help)]
     if arguments:
-        lines += ["", *table(("argument", "is"), [(f"`{p.name.upper()}`", _one_line(p.help)) for p in arguments])]
+        lines += [
+            "",
+            *table(
+                ("argument", "value", "is"), [(f"`{p.name.upper()}`", _value(p.type_descriptor.annotation), _one_line(p.help)) for p in arguments]
+            ),
+        ]
     if options:
         lines += ["", *table(("option", "value", "without it", "does"), map(_option, options))]
     return lines
@@ -155,17 +160,18 @@ def _command(name: str, command: Any) -> list[str]:
 
 def _option(option: Any) -> tuple[str, str, str, str]:
     names = ", ".join(f"`{n}`" for n in [*option.opts, *option.secondary_opts])
-    kind = option.type_descriptor.annotation
-    members = list(getattr(kind, "__members__", {}).values())
-    value = "" if option.is_flag else ", ".join(f"`{m.value}`" for m in members) or getattr(kind, "__name__", "text").replace("str", "text").lower()
-    default = (
-        "required"
-        if option.required
-        else ""
-        if option.is_flag or option.default in (None, (), [])
-        else f"`{getattr(option.default, 'value', option.default)}`"
-    )
-    return names, value + (", may be repeated" if option.multiple else ""), default, _one_line(option.help)
+    value = "" if option.is_flag else _value(option.type_descriptor.annotation)
+    default = "" if option.is_flag or option.default in (None, (), []) else f"`{getattr(option.default, 'value', option.default)}`"
+    return names, value, "required" if option.required else default, _one_line(option.help)
+
+
+def _value(kind: Any) -> str:
+    """What may stand for an argument or after an option, in words."""
+    if get_origin(kind) is list:
+        return f"{_value(get_args(kind)[0])}, may be repeated"
+    words = get_args(kind) if get_origin(kind) is Literal else [m.value for m in getattr(kind, "__members__", {}).values()]
+    named = {int: "whole number", float: "number", Path: "path"}
+    return ", ".join(f"`{w}`" for w in words) or named.get(kind, "text")
 
 
 def _one_line(text: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,3 +96,11 @@ def commands() -> list[Command]:
                 text, _, comment = line[2:].partition(" # ")
                 found.append(Command(block, text.strip(), comment.strip()))
     return found
+
+
+def build_site(folder: Path) -> Path:
+    """The documentation site as `make docs` builds it; a warning is an error."""
+    build = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "-d", str(folder / "doctrees"), "-c", "docs", "."]
+    done = subprocess.run([*build, str(folder / "html")], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "html"

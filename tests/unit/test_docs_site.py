@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from documents import documents
+from documents import build_site, documents
 from factories import ROOT
 
 LOADS = {"link": "href", "script": "src", "img": "src", "source": "src", "iframe": "src", "object": "data", "video": "src", "audio": "src"}
@@ -44,11 +42,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
     pytest.importorskip("sphinx", reason="the generator of the site is not installed (make docs)")
-    folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "-d", str(folder / "doctrees"), "-c", "docs", "."]
-    done = subprocess.run([*build, str(folder / "html")], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return folder / "html"
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")
