@@ -40,7 +40,7 @@ $(VENV)/.dev: $(VENV)/.extras requirements-dev.txt
 	@$(INSTALL) -r requirements-dev.txt
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.dev requirements-docs.txt
+$(VENV)/.docs: $(VENV)/.runtime requirements-docs.txt
 	@echo "installing the generator of the documentation site ..."
 	@$(INSTALL) -r requirements-docs.txt
 	@touch $@
