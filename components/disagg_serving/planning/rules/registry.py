@@ -119,6 +119,7 @@ _ALWAYS = (
     "engine",
     "environment",
     "experts",
+    "flags",
     "gateway",
     "memory",
     "observability",
