@@ -4,18 +4,21 @@ Reads a JSON list of {"name", "argv", "model"} from stdin; `model` is a folder w
 what follows `vllm serve`. Prints a JSON list of {"name", "stage", "reason"}: stage "ok", or where it was refused.
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import json
 import logging
 import os
 import sys
+from typing import Any
 
 os.environ |= {"VLLM_LOGGING_LEVEL": "CRITICAL", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
-def load():
-    """The module that makes the parser, its class, and the class of the arguments; their places moved between versions."""
+def load() -> tuple[Any, Any, Any]:
+    """The module that makes the parser, the class of the arguments, and the parser's class; their places moved between versions."""
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     try:
@@ -29,7 +32,7 @@ def load():
     return cli_args, AsyncEngineArgs, FlexibleArgumentParser
 
 
-def known_parsers():
+def known_parsers() -> dict[str, set[str]]:
     """Names of tool and reasoning parsers; vLLM itself looks at them only when it starts to serve."""
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
@@ -37,22 +40,17 @@ def known_parsers():
     return {"tool_call_parser": set(ToolParserManager.list_registered()), "reasoning_parser": set(ReasoningParserManager.list_registered())}
 
 
-class Stage(Exception):
-    """A refusal with the stage that it came from."""
-
-
-def verdict(case, parser, cli_args, engine_args, parsers):
+def verdict(case: dict[str, Any], parser: Any, cli_args: Any, engine_args: Any, parsers: dict[str, set[str]]) -> tuple[str, str]:
     """Where vLLM refuses a command line, and what it says; ("ok", "") where it does not."""
     stage, said = "parse", io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
             args = parser.parse_args(case["argv"])
             cli_args.validate_parsed_serve_args(args)
-            stage = "names"
             for field, names in parsers.items():
                 value = getattr(args, field, None)
                 if value and value not in names:
-                    raise ValueError(f"{field} {value} is not registered")
+                    return "names", f"{field} {value} is not registered"
             if case.get("model"):
                 stage = "config"
                 args.model, args.tokenizer, args.skip_tokenizer_init = case["model"], None, True
@@ -61,12 +59,12 @@ def verdict(case, parser, cli_args, engine_args, parsers):
                 engine_args.from_cli_args(args).create_engine_config(headless=getattr(args, "headless", False))
     except SystemExit:
         return stage, " ".join(said.getvalue().split()).rpartition("error: ")[2]
-    except Exception as problem:  # the verdict is whatever vLLM raises
+    except Exception as problem:  # noqa: BLE001 (the verdict is whatever vLLM raises)
         return stage, f"{type(problem).__name__}: {' '.join(str(problem).split())[:400]}"
     return "ok", ""
 
 
-def main():
+def main() -> None:
     """Answer all cases."""
     cases = json.load(sys.stdin)
     out, sys.stdout = sys.stdout, sys.stderr

@@ -1,13 +1,16 @@
 """Runs in an engine's own environment: every flag of `vllm serve`, and the fields of --kv-transfer-config, as JSON."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import sys
+from typing import Any
 
 from ask import load
 
 
-def kind(action):
+def kind(action: Any) -> str:
     """How a flag takes its value: switch (none), optional, value (more than one, or a form of its own), or the name of its type."""
     if action.nargs == 0 or type(action).__name__ == "EnableDisableAction":
         return "switch"
@@ -17,7 +20,7 @@ def kind(action):
     return named if named in {"int", "float", "str"} else "value"
 
 
-def main():
+def main() -> None:
     """Print them."""
     out, sys.stdout = sys.stdout, sys.stderr
     cli_args, _, parser_class = load()

@@ -36,7 +36,7 @@ def drawn() -> list[CommandLine]:
     lines: list[CommandLine] = []
     seen = 0
 
-    @given(Generator(odds=60).environments())
+    @given(Generator(odds=60).environment())
     @settings(
         max_examples=DRAWN * 6, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None
     )
