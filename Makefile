@@ -27,7 +27,15 @@ $(VENV)/.runtime: pyproject.toml requirements.txt
 	@$(BIN)/python -m compileall -q components
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+$(VENV)/.extras: $(VENV)/.runtime requirements-extras.txt
+	@echo "installing clients of clusters and of AWS, and the policy pack's host ..."
+	@$(INSTALL) -r requirements-extras.txt
+	@touch $@
+
+.PHONY: extras
+extras: $(VENV)/.extras  ## Install what disagg verify, bench, --look-up and the policy pack need
+
+$(VENV)/.dev: $(VENV)/.extras requirements-dev.txt
 	@echo "installing test tools ..."
 	@$(INSTALL) -r requirements-dev.txt
 	@touch $@

@@ -38,7 +38,7 @@ def main() -> int:
         python = folder / "venv/bin/python"
         pins = folder / "pins.txt"
         pins.write_text("".join(line for line in (ROOT / "requirements.txt").read_text().splitlines(keepends=True) if not line.startswith("-e")))
-        install(python, wheel, "-r", pins, "-r", ROOT / "requirements-dev.txt", cwd=folder)
+        install(python, wheel, "-r", pins, *(part for kind in ("extras", "dev") for part in ("-r", ROOT / f"requirements-{kind}.txt")), cwd=folder)
         project = folder / "project"
         project.mkdir()
         for item in NEEDED:

@@ -3,7 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lock() { uv pip compile --quiet --no-header --no-annotate --no-emit-index-url --python-version 3.11 --upgrade "$@"; }
-runtime=$(lock pyproject.toml --extra aws --extra cluster --extra policy)
-dev=$(lock requirements-dev.in -c <(echo "$runtime"))
-printf '# Locked by `make lock` from pyproject.toml with its extras; Pulumi installs from this file.\n-e .\n%s\n' "$runtime" > requirements.txt
+whole=$(lock pyproject.toml --extra aws --extra cluster --extra policy)
+runtime=$(lock pyproject.toml -c <(echo "$whole"))
+extras=$(comm -13 <(echo "$runtime" | sort) <(echo "$whole" | sort))
+dev=$(lock requirements-dev.in -c <(echo "$whole"))
+printf '# Locked by `make lock` from pyproject.toml; Pulumi installs from this file.\n-e .\n%s\n' "$runtime" > requirements.txt
+printf '# Locked by `make lock` from the extras in pyproject.toml; on top of requirements.txt.\n%s\n' "$extras" > requirements-extras.txt
 printf '# Locked by `make lock` from requirements-dev.in; on top of requirements.txt.\n%s\n' "$dev" > requirements-dev.txt

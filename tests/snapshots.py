@@ -81,12 +81,15 @@ def as_planned(layout: Layout) -> Picture:
             for pod in node.pods:
                 _pod(picture, pod, *pods[pod], name)
     for group in layout.groups:
-        replicas = group.spec.replicas
-        picture.objects[Ref.of(build_leader_worker_set(group))]["status"] = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), replicas)
+        found, numbers = picture.objects[Ref.of(build_leader_worker_set(group))], ("replicas", "readyReplicas", "updatedReplicas")
+        found["spec"]["replicas"] = group.replicas  # KEDA's, where the role is scaled
+        found["status"] = dict.fromkeys(numbers, group.replicas)
         service = build_service(group)
         _slice(picture, group.namespace, service["metadata"]["name"], [names[0] for names in group.pods()])
     for ref in (r for r in objects_to_read(layout) if r.kind == "Job"):
         picture.objects[ref]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    for ref in (r for r in objects_to_read(layout) if r.kind == "ScaledObject"):
+        picture.objects[ref]["status"] = deepcopy(READY)
     for served in (s for s in layout.served if s.spec.gateway.enabled):
         _router(picture, served)
     controller = _deployment("lws-controller-manager", CONTROLLER_LABELS, [lws_image(layout.spec.lws.version)], {})

@@ -26,7 +26,7 @@ def words(correction: Correction, at: str) -> str:
     sides, rest = _by_role(correction)
     parts = []
     first = next(iter(sides.values()), {})
-    if len(sides) > 1 and all(side == first for side in sides.values()):
+    if len(sides) > 1 and len({_model_of(role) for role in sides}) == 1 and all(side == first for side in sides.values()):
         here = next((role for role in sides if at.startswith(f"{role}.")), next(iter(sides)))
         parts.append(f"{_role_words(here, first, at if at.startswith(here) else f'{here}.')} in both roles")
     else:
@@ -100,7 +100,7 @@ def _role_words(role: str, fields: Mapping[str, Any], at: str) -> str:
         text = f"use tensorParallel {fields['tensorParallel']}{f' with {_and(more)}' if more else ''} on {fields['instanceType']}"
         gone = [key for key, value in fields.items() if value is None]
         return f"{text} without {_and(gone)}" if gone else text
-    mine = f"{role}." if at.startswith(f"{role}.") else _model_of(role)
+    mine = f"{role}." if at.startswith(f"{role}.") else _model_of(role) if at.startswith(_model_of(role)) else ""
     return " and ".join(_one(f"{role}.{key}", value, at, mine) for key, value in fields.items())
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .corrections import Correction, words, written
+from .credentials import withheld
 
 
 class Level(StrEnum):
@@ -30,9 +31,9 @@ _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 class Finding:
     """One result of a check.
 
-    `path` is the place in the stack file (`models[0].decode.tensorParallel`), `value` what stands there, `allowed`
-    what may stand there, `fix` what to do. Texts are lowercase, without a final period. `corrections` are the parts of the fix that name
-    values, as data: each alone removes the finding. `accepted` is the stack file's reason for living with what would be an error.
+    `path` is the place in the stack file (`models[0].decode.tensorParallel`), `value` what stands there, left out where it may be a secret,
+    `allowed` what may stand there, `fix` what to do. Texts are lowercase, without a final period. `corrections` are the parts of the fix that
+    name values, as data: each alone removes the finding. `accepted` is the stack file's reason for living with what would be an error.
     """
 
     id: str
@@ -45,6 +46,11 @@ class Finding:
     reference: str = ""
     accepted: str = ""
     corrections: tuple[Correction, ...] = ()
+
+    def __post_init__(self) -> None:
+        # a message must not repeat what is refused because it may be a secret
+        if withheld(self.value):
+            object.__setattr__(self, "value", None)
 
     def sentence(self) -> str:
         """The finding as one line: path, value, message, allowed values and fix."""

@@ -6,11 +6,13 @@ from .autoscaling import AUTOSCALING_CASES
 from .environment import CAPACITY_CASES, ENVIRONMENT_CASES
 from .form import CATALOG_CASES, FORM_CASES
 from .gateway import GATEWAY_CASES
+from .namespaces import NAMESPACE_CASES
 from .observability import OBSERVABILITY_CASES
 from .planning import PLANNING_CASES
 from .reservations import RESERVATION_CASES
 from .roles import ROLE_CASES
 from .rollout import ROLLOUT_CASES
+from .secrets import SECRET_CASES
 from .untrusted import CONFIG_JSON_CASES, HOSTILE_CASES
 
 CASES = [
@@ -21,6 +23,8 @@ CASES = [
     *ENVIRONMENT_CASES,
     *GATEWAY_CASES,
     *OBSERVABILITY_CASES,
+    *NAMESPACE_CASES,
+    *SECRET_CASES,
     *PLANNING_CASES,
     *AUTOSCALING_CASES,
     *ROLLOUT_CASES,

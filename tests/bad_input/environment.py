@@ -76,8 +76,8 @@ CAPACITY_CASES = [
         ),
         "models[1].server.capacity.nodes",
         "2",
-        "(allowed: 1)",
-        "use 1, or remove it",
+        "(allowed: one bound for all)",
+        "use 1, or set models[0].server.capacity.nodes: 2 and use 2, or remove it",
         says="differs from models[0].server.capacity.nodes",
     ),
 ]

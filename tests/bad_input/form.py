@@ -47,7 +47,7 @@ FORM_CASES = [
         "cluster.kubernetesVersion",
         "1.3",
         "a text",
-        'use "1.3"',
+        "write it in quotes",
     ),
     Case("replicas 0", decode(replicas=0), f"{DECODE}.replicas", "0", "at least 1"),
     Case("replicas true", decode(replicas=True), f"{DECODE}.replicas", "true", "a number"),

@@ -33,6 +33,18 @@ OBSERVABILITY_CASES = [
     Case("interval of nothing", watched(scrapeIntervalSeconds=30), f"{AT}.scrapeIntervalSeconds", says="without podMonitors", fix="remove it"),
     Case("folder of nothing", watched(podMonitors=True, dashboardFolder="x"), f"{AT}.dashboardFolder", says="without dashboards", fix="remove it"),
     Case("dashboard labels of nothing", watched(dashboardLabels={"x": "y"}), f"{AT}.dashboardLabels", says="without dashboards", fix="remove it"),
+    *(
+        Case(f"label of the owner: {key}", watched(podMonitors=True, labels={key: "x"}), f"{AT}.labels.{key}", "", "labels of your own", "remove it")
+        for key in ("app.kubernetes.io/managed-by", "app.kubernetes.io/part-of", "app.kubernetes.io/name")
+    ),
+    Case(
+        "label of the owner on dashboards",
+        watched(podMonitors=True, dashboards=True, dashboardLabels={"app.kubernetes.io/managed-by": "x"}),
+        f"{AT}.dashboardLabels.app.kubernetes.io/managed-by",
+        "",
+        "labels of your own",
+        "remove it",
+    ),
     Case("chart of nothing", watched(dcgmChart="oci://a/b"), f"{AT}.dcgmChart", says="without dcgmExporter: chart", fix="remove it"),
     Case("GPU metrics that nobody reads", watched(dcgmExporter="existing"), f"{AT}.dcgmExporter", "existing", "none, chart", "remove it"),
     Case(

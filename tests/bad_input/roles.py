@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from factories import aggregated, environment, existing_cluster, role
+from factories import aggregated, environment, existing_cluster, model, role
 
 from .case import DECODE, LLAMA_CONFIG, OLD_ENGINE, PREFILL, SERVER, Case, decode, one, server
 
@@ -59,7 +59,7 @@ ROLE_CASES = [
     Case("stages that do not divide the node", server(pipelineParallel=3), f"{SERVER}.pipelineParallel", "3", "1, 2, 4", says="makes 6 GPUs"),
     Case(
         "no GPUDirect RDMA",
-        decode(instanceType="p5.4xlarge", tensorParallel=1),
+        environment(model(model="qwen3-32b", maxModelLen=4096, decode=role(instanceType="p5.4xlarge", tensorParallel=1, cpu=14))),
         f"{DECODE}.instanceType",
         "p5.4xlarge",
         "p5.48xlarge",

@@ -164,7 +164,9 @@ def test_keyboard(browser: Browser, pages: dict[str, Path]) -> None:
 
         page.keyboard.press("Tab")
         assert focused("className") == "skip"
-        assert page.locator(".skip").bounding_box()["x"] >= 0
+        box = page.locator(".skip").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
         page.keyboard.press("Enter")
         assert focused("id") == "main"
         page.keyboard.press("/")
@@ -173,7 +175,7 @@ def test_keyboard(browser: Browser, pages: dict[str, Path]) -> None:
         page.keyboard.type("quota/")
         assert page.locator("#p0-checks [data-item]:visible").count() == 0
         page.keyboard.press("Escape")
-        assert page.locator("#p0-checks [data-item]:visible").count() == 7
+        assert page.locator("#p0-checks [data-item]:visible").count() == 8
         page.locator("#p0-checks summary").first.focus()
         page.keyboard.press("Enter")
         assert page.locator("#p0-checks details").first.get_attribute("open") is not None
@@ -235,7 +237,7 @@ def test_contrast(browser: Browser, pages: dict[str, Path], name: str, scheme: s
 def test_without_scripts(browser: Browser, pages: dict[str, Path]) -> None:
     """Where scripts are off, everything can be read, and controls that would do nothing are not there."""
     with opened(browser, pages["prod"], script=False) as page:
-        assert page.locator("#p0-checks [data-item]:visible").count() == 7
+        assert page.locator("#p0-checks [data-item]:visible").count() == 8
         assert page.locator(".pod:visible").count() == 6
         assert page.locator(".filters:visible, .theme:visible").count() == 0
 

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run
-from disagg_serving.errors import ToolError
-from disagg_serving.preview import base, requirements
-from disagg_serving.preview.revision import find_revision
+from disagg_serving.preview import base, replacements
 from factories import ROOT, environment, model, role
 from repositories import Repository, program
 
@@ -31,16 +29,6 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/disagg-serving"
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Repository:
-    """A repository with a small program of a user's own, on a branch that changes it."""
-    repository = Repository(tmp_path / "own", "deploy")
-    repository.commit(program("base"))
-    repository.git("switch", "--quiet", "-c", "change")
-    repository.commit(program("head"))
-    return repository
 
 
 def stack(**overrides: Any) -> dict[str, Any]:
@@ -74,11 +62,13 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     assert plan["difference"]["commit"] == repository.git("rev-parse", "HEAD")
     assert {(c["op"], c["severity"], c["name"]) for c in plan["changes"]} >= {("update", "warning", "test-m/m-decode")}
 
-    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=repository.project) == 2
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=repository.project) == 0
     printed += disagg.out
     plans = {p["stack"]: p for p in json.loads(disagg.out)}
-    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": {"update"}, "new": {"create"}, "old": {"delete"}}
-    assert any("pulumi destroy --stack old" in n for n in plans["old"]["difference"]["notes"])
+    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": {"update"}, "new": {"create"}, "old": set()}
+    assert [(c["level"], "pulumi destroy --stack old" in c["message"]) for c in plans["old"]["checks"]] == [("warning", True)]
+    assert plans["old"]["difference"]["checks"]["new"] == plans["old"]["checks"]
+    assert not plans["old"]["difference"]["cost"]
     assert any("has no stack new" in n for n in plans["new"]["difference"]["notes"])
     files = [f for f in kept.rglob("*") if f.is_file()]
     assert len(files) == 2
@@ -89,14 +79,24 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
 
 def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment's credentials nor the home folder reach the program of either revision, so nothing but the code differs."""
-    for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN"):
+    for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN", "PYTHON_REGISTRY_TOKEN", "LC_PASSWORD"):
         monkeypatch.setenv(name, "MARKED")
     assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
     assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
     (seen,) = [r["inputs"] for r in json.loads(disagg.out)["resources"] if r["name"] == "seen"]
     assert seen["home"] == []
-    assert not {n for n in seen["environment"].split(",") if n.startswith(("AWS", "PULUMI", "GITHUB", "KUBE", "HF", "XDG"))}
+    assert not {n for n in seen["environment"].split(",") if n.startswith(("AWS", "PULUMI", "GITHUB", "KUBE", "HF", "XDG", "PYTHON_", "LC_P"))}
     assert os.environ["KUBECONFIG"] == "MARKED"
+
+
+def test_what_a_program_prints_is_no_part_of_the_report(own: Repository, disagg: Run) -> None:
+    """Words that a program prints go to the standard error, so that JSON, Markdown and HTML on the standard output stay whole."""
+    own.commit({"__main__.py": "print('MARKED')\n" + program("head")["__main__.py"]})
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+    assert "MARKED" in disagg.err
+    assert disagg("plan", "--all", "--format", "html", cwd=own.project) == 0
+    assert disagg.out.startswith("<!DOCTYPE html>")
 
 
 def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> None:
@@ -149,9 +149,11 @@ def test_a_kept_plan_is_not_made_again(own: Repository, disagg: Run, monkeypatch
     assert disagg.out == first
     monkeypatch.setattr(base, "_start", start)
     (file,) = (kept / "plans").iterdir()
-    file.write_text("{", encoding="utf-8")
-    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
-    assert disagg.out == first
+    whole = json.loads(file.read_text(encoding="utf-8"))
+    for damaged in ("{", "[]", '{"plans": [], "notes": 5}', '{"plans": {"test": []}, "notes": []}', json.dumps(whole | {"plans": {"test": []}})):
+        file.write_text(damaged, encoding="utf-8")
+        assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+        assert disagg.out == first
     assert json.loads(file.read_text(encoding="utf-8"))["plans"]["test"]["project"] == "own"
     shutil.rmtree(kept)
     kept.write_text("", encoding="utf-8")
@@ -159,17 +161,32 @@ def test_a_kept_plan_is_not_made_again(own: Repository, disagg: Run, monkeypatch
     assert disagg.out == first
 
 
+def test_a_plan_of_other_code_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept depends on the library's own files and on the packages that are installed, not on the version that they claim."""
+    package = tmp_path / "package"
+    (package / "preview").mkdir(parents=True)
+    (package / "catalog.yaml").write_text("a: 1\n", encoding="utf-8")
+    monkeypatch.setattr(base, "__file__", str(package / "preview/base.py"))
+    first = base._installed()
+    assert base._installed() == first
+    (package / "catalog.yaml").write_text("a: 2\n", encoding="utf-8")
+    second = base._installed()
+    assert second != first
+    (tmp_path / "site/more-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "site/more-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 1.0\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert base._installed() not in {first, second}
+
+
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({"Pulumi.yaml": None}, "main has no Pulumi project here: everything counts as new"),
+        ({"Pulumi.yaml": None}, "main has no Pulumi project here"),
         ({"Pulumi.test.yaml": None}, "main has no stack test: everything counts as new"),
-        ({"__main__.py": "raise SystemError('broken')\n"}, "main cannot be planned by its own code (SystemError: broken): everything counts as new"),
-        ({"Pulumi.yaml": "- a\n"}, "the Pulumi.yaml of main cannot be read: everything counts as new"),
     ],
 )
-def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
-    """Without a plan of the base everything counts as new, and the reason is said."""
+def test_a_base_without_the_stack(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
+    """What the base does not have is new, and the reason is said."""
     repository = Repository(tmp_path / "old")
     repository.write(program("base"))
     repository.commit(files)
@@ -179,7 +196,56 @@ def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[
     plan = json.loads(disagg.out)
     assert {c["op"] for c in plan["changes"]} == {"create"}
     assert says in plan["difference"]["notes"]
+    assert plan["difference"]["notes"][-1] == "main has no stack test: everything counts as new"
+    assert plan["difference"]["compared"]
     assert repository.trees() == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"__main__.py": "raise SystemError('broken')\n"}, "its own code cannot plan it (SystemError: broken)"),
+        ({"Pulumi.yaml": "- a\n"}, "its Pulumi.yaml cannot be read"),
+        ({"Pulumi.test.yaml": "config: [1]\n"}, "config is not a mapping"),
+        ({"Pulumi.test.yaml": f"config: {{'{ENV}': {{catalogDirs: [./submodule], models: []}}}}\n"}, "its own checks stop before any resource"),
+    ],
+)
+def test_a_base_that_cannot_be_planned(tmp_path: Path, disagg: Run, files: dict[str, Any], says: str) -> None:
+    """A base whose plan nobody has is an error, in each output and for the exit code; no change is made up."""
+    repository = Repository(tmp_path / "old")
+    repository.write(program("base"))
+    repository.commit(files)
+    repository.git("switch", "--quiet", "-c", "change")
+    repository.commit(program("head"))
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=repository.project) == 2
+    plan = json.loads(disagg.out)
+    assert not plan["changes"]
+    assert not plan["difference"]["compared"]
+    assert [(c["id"], c["level"]) for c in plan["checks"]] == [("base-not-compared", "error")]
+    assert says in plan["checks"][0]["message"]
+    for form in ("text", "markdown", "html"):
+        assert disagg("plan", "test", "--base", "main", "--format", form, cwd=repository.project) == 2
+        assert "not compared" in disagg.out
+        assert "base-not-compared" in disagg.out
+        assert "Can be deployed" not in disagg.out
+        assert "unchanged" not in disagg.out
+    assert repository.trees() == 1
+
+
+def test_one_stack_of_the_base_that_cannot_be_planned(own: Repository, disagg: Run) -> None:
+    """What is said of one stack does not stand at the others, and a stack that only the base has is not passed over."""
+    own.git("switch", "--quiet", "main")
+    broken = "config: [1]\n"
+    own.commit({"Pulumi.broken.yaml": broken, "Pulumi.lost.yaml": broken})
+    own.git("switch", "--quiet", "-c", "mended")
+    own.commit({"Pulumi.broken.yaml": "config: {}\n", "Pulumi.lost.yaml": None, "Pulumi.new.yaml": "config: {}\n"})
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=own.project) == 2
+    plans = {p["stack"]: p for p in json.loads(disagg.out)}
+    assert {s: p["difference"]["compared"] for s, p in plans.items()} == {"test": True, "new": True, "broken": False, "lost": False}
+    assert {s: {c["op"] for c in p["changes"]} for s, p in plans.items()} == {"test": set(), "new": {"create"}, "broken": set(), "lost": set()}
+    assert all(any(c["id"] == "base-not-compared" for c in p["checks"]) != p["difference"]["compared"] for p in plans.values())
+    notes = [set(p["difference"]["notes"]) for s, p in plans.items() if s != "new"]
+    assert notes[0] == notes[1] == notes[2]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +264,21 @@ def test_wrong_revisions(own: Repository, disagg: Run, revision: str, says: str)
     own.git("switch", "--quiet", "change")
     assert disagg("plan", "test", f"--base={revision}", cwd=own.project) == 1
     assert says in disagg.err
+
+
+def test_a_renamed_project(own: Repository, disagg: Run) -> None:
+    """Another project's state is another one: that is one error, and nothing is called deleted."""
+    own.write({"Pulumi.yaml": "name: other\nruntime: python\n"})
+    assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=own.project) == 2
+    (plan,) = json.loads(disagg.out)
+    first, *others = plan["changes"]
+    assert (first["op"], first["severity"], first["former"]) == ("rename", "error", "urn:pulumi:test::own::pulumi:pulumi:Stack::own-test")
+    assert "nothing of own is deleted" in first["effect"]
+    assert "`pulumi stack rename <organization>/other/test`" in first["effect"]
+    assert {(c["op"], c["severity"]) for c in others} == {("create", "info")}
+    for form in ("text", "markdown", "html"):
+        assert disagg("plan", "test", "--base", "main", "--format", form, cwd=own.project) == 2
+        assert "has another state" in " ".join(disagg.out.split())
 
 
 def test_no_repository_and_shallow_clones(own: Repository, tmp_path: Path, disagg: Run) -> None:
@@ -220,46 +301,54 @@ def test_nothing_runs_or_stays(own: Repository, disagg: Run, tmp_path: Path) -> 
     hook.chmod(0o755)
     own.write({"Pulumi.test.yaml": "config: [1]\n"})
     assert disagg("plan", "test", "--base", "main", cwd=own.project) == 2
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 2
     own.write({"Pulumi.test.yaml": "config: {}\n", "__main__.py": "import pulumi\nraise pulumi.RunError('no')\n"})
     assert disagg("plan", "test", "--base", "main", cwd=own.project) == 1
     assert not (tmp_path / "hooked").exists()
     assert own.trees() == 1
 
 
-def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path) -> None:
-    """A cancelled job ends the base's process and removes its work tree."""
+def test_variables_of_a_hook(own: Repository, tmp_path: Path, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a hook git is bound to an index and a repository; neither is written to, nor is another repository read."""
+    other = Repository(tmp_path / "other")
+    other.commit({"readme": "x"})
+    index = own.folder / ".git/index"
+    before = index.read_bytes()
+    with monkeypatch.context() as hook:
+        hook.setenv("GIT_INDEX_FILE", str(index))
+        hook.setenv("GIT_DIR", str(other.folder / ".git"))
+        hook.setenv("GIT_WORK_TREE", str(other.folder))
+        hook.setenv("GIT_OBJECT_DIRECTORY", str(other.folder / ".git/objects"))
+        assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 0
+    assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
+    assert index.read_bytes() == before
+    assert (own.trees(), other.trees()) == (1, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path, number: signal.Signals) -> None:
+    """A cancelled job, or a terminal that is closed, ends the base's process and removes its work tree and folders."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     own.git("switch", "--quiet", "main")
     mark = tmp_path / "started"
-    own.commit({"__main__.py": f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(300)\n"})
+    write = f"part = pathlib.Path({str(mark)!r} + '.part')\npart.write_text(str(os.getpid()))\npart.rename({str(mark)!r})"
+    own.commit({"__main__.py": f"import os, pathlib, time\n{write}\ntime.sleep(300)\n"})
     command = [sys.executable, "-m", "disagg_serving", "plan", "test", "--base", "main"]
-    process = subprocess.Popen(command, cwd=own.project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    surroundings = {**os.environ, "TMPDIR": str(temporary)}
+    before = signal.signal(number, signal.SIG_DFL)  # a test run may ignore the end of its terminal
+    process = subprocess.Popen(command, cwd=own.project, env=surroundings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    signal.signal(number, before)
     until = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < until:
         time.sleep(0.1)
     assert own.trees() == 2
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
     assert own.trees() == 1
-
-
-def test_other_requirements(own: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A revision with other packages gets an interpreter with them, made once; where they cannot be had, one line says what to do."""
-    own.commit({"requirements.txt": "# none\n-e .\n"})
-    own.git("branch", "none")
-    own.commit({"requirements.txt": "-r more.txt\n", "more.txt": "no-such-package-of-disagg==1.0  # pinned\n"})
-    own.git("branch", "missing")
-    own.commit({"requirements.txt": "pyyaml==6.0.2\n"})
-    for name in ("PIP_NO_INDEX", "UV_OFFLINE"):
-        monkeypatch.setenv(name, "1")
-    python, other = requirements.interpreter_of(find_revision(own.project, "none"), tmp_path / "kept")
-    assert other
-    assert subprocess.run([python, "-c", "import yaml"], capture_output=True, check=False).returncode != 0
-    made = python.lstat().st_mtime_ns
-    assert requirements.interpreter_of(find_revision(own.project, "none"), tmp_path / "kept")[0].lstat().st_mtime_ns == made
-    assert requirements.interpreter_of(find_revision(own.project, "HEAD"), tmp_path / "kept") == (Path(sys.executable), False)
-    with pytest.raises(ToolError, match=r"the requirements of [0-9a-f]{10} differ from those here and cannot be installed: .*no-such-package"):
-        requirements.interpreter_of(find_revision(own.project, "missing"), tmp_path / "kept")
-    assert len(list((tmp_path / "kept/python").iterdir())) == 1
+    assert not list(temporary.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text(encoding="utf-8")), 0)
 
 
 def test_the_base_runs_its_own_code(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,6 +367,6 @@ def test_the_base_runs_its_own_code(own: Repository, disagg: Run, monkeypatch: p
 
 def test_yaml_of_the_table() -> None:
     """The table of replacements is data with a date and a source for each package."""
-    table = yaml.safe_load((ROOT / "components/disagg_serving/preview/replacements.yaml").read_text(encoding="utf-8"))
+    table = yaml.safe_load(Path(replacements.__file__).with_name("replacements.yaml").read_text(encoding="utf-8"))
     assert str(table.pop("checked")) >= "2026-11-30"
     assert all(len(part["source"]) > 20 and part["types"] for part in table.values())

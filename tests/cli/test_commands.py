@@ -327,3 +327,16 @@ def test_version_and_help(disagg: Run) -> None:
     assert disagg("--help") == 0
     assert all(command in disagg.out for command in ("plan", "check", "render", "catalog", "rules", "explain", "schema"))
     assert "Exit codes: 0 clean" in disagg.out
+
+
+@pytest.mark.parametrize("text", ["config: [1]\n", "config: {a: [\n"])
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
+def test_a_stack_that_cannot_be_read_has_a_report(disagg: Run, tmp_path: Path, form: str, text: str) -> None:
+    """A workflow finds its file whatever the stack file holds: the reasons stand in it, as with --all."""
+    project = write_project(tmp_path, {})
+    (project / "stacks/Pulumi.test.yaml").write_text(text, encoding="utf-8")
+    report = tmp_path / "out/report"
+    assert disagg("plan", "test", "--format", form, "-o", str(report), cwd=project) == 2
+    assert ("is not a mapping" if "1" in text else "YAML") in report.read_text(encoding="utf-8")
+    assert disagg("plan", "test", cwd=project) == 2
+    assert disagg.err.startswith("error: ")

@@ -53,6 +53,25 @@ def test_folders_of_the_project_file(project: Path, disagg: Run, key: str, place
     refused(disagg, project, f"Pulumi.yaml: {key}: leads out of the repository")
 
 
+@pytest.mark.parametrize("command", [("check",), ("check", "--format", "json"), ("plan",)])
+def test_a_path_to_a_link(project: Path, disagg: Run, command: tuple[str, ...]) -> None:
+    """A file of a project that is named by its path is held to the same as a stack by its name, whichever folder it is named from."""
+    file = project / "stacks/Pulumi.test.yaml"
+    file.unlink()
+    file.symlink_to(project.parent / "outside/Pulumi.test.yaml")
+    (project / "env.yaml").symlink_to(project.parent / "outside/Pulumi.test.yaml")
+    (project / "linked").symlink_to(project.parent / "outside")
+    for folder, path in (
+        (project, "stacks/Pulumi.test.yaml"),
+        (project, "./env.yaml"),
+        (project, "linked/Pulumi.test.yaml"),
+        (file.parent, "../env.yaml"),
+    ):
+        assert disagg(*command, path, cwd=folder) == 2
+        assert "leads out of the repository" in disagg.out + disagg.err
+        assert MARK not in disagg.out + disagg.err
+
+
 def test_a_folder_of_stacks_that_is_a_link(project: Path, disagg: Run) -> None:
     """A link in the way counts like `..`."""
     folder = project / "stacks"

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command_line import Run
+from disagg_serving import __version__
 from disagg_serving.catalog import load_catalog
+from disagg_serving.cli.new_project import requirements
 from disagg_serving.errors import SpecError
 from disagg_serving.planning.proposal import Wish, propose
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
 from factories import ROOT
+from packaging.requirements import Requirement
 
 GIVEN = ("--model", "llama-3.3-70b-instruct-fp8", "--region", "us-east-1")
 CATALOG = load_catalog()
@@ -60,6 +66,49 @@ def test_project_files_are_those_of_this_repository(disagg: Run, tmp_path: Path)
     assert (tmp_path / "stacks" / schema).resolve() == tmp_path / "stack.schema.json"
 
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (None, f"disagg-serving=={__version__}"),
+        ({"url": "file:///src/disagg", "dir_info": {"editable": True}}, "disagg-serving @ file:///src/disagg"),
+        (
+            {"url": "file:///dist/disagg_serving-1-py3-none-any.whl", "archive_info": {"hash": "sha256=ab", "hashes": {"sha256": "ab"}}},
+            "disagg-serving @ file:///dist/disagg_serving-1-py3-none-any.whl#sha256=ab",
+        ),
+        ({"url": "https://a.example/d.tar.gz", "archive_info": {}}, "disagg-serving @ https://a.example/d.tar.gz"),
+        (
+            {"url": "https://a.example/d", "vcs_info": {"vcs": "git", "requested_revision": "main", "commit_id": COMMIT}, "subdirectory": "lib"},
+            f"disagg-serving @ git+https://a.example/d@{COMMIT}#subdirectory=lib",
+        ),
+        (
+            {"url": "ssh://git@a.example/d", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
+            f"disagg-serving @ git+ssh://git@a.example/d@{COMMIT}",
+        ),
+        (
+            {"url": "https://me:word@a.example/d", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
+            f"disagg-serving @ git+https://a.example/d@{COMMIT}",
+        ),
+        ({"url": "https://${USER}:${TOKEN}@a.example/d.whl", "archive_info": {}}, "disagg-serving @ https://${USER}:${TOKEN}@a.example/d.whl"),
+    ],
+)
+def test_requirement_is_where_the_library_came_from(source: Any, line: str) -> None:
+    """Pip finds what is written: the version of an index, or the folder, file or commit; a password is never written."""
+    *comments, requirement = requirements(source).splitlines()
+    assert requirement == line
+    assert [c[:1] for c in comments] == ["#"] * line.count("file:")
+    assert Requirement(re.sub(r"\$\{\w+\}", "x", requirement)).name == "disagg-serving"
+
+
+def test_requirement_of_a_new_project(disagg: Run, tmp_path: Path) -> None:
+    """What init writes is what is installed here."""
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
+    recorded = distribution("disagg-serving").read_text("direct_url.json")
+    assert (tmp_path / "requirements.txt").read_text() == requirements(json.loads(recorded) if recorded else None)
+
+
 def test_project_gets_one_more_stack(disagg: Run, tmp_path: Path) -> None:
     """In a project only the stack file is written, below its stackConfigDir."""
     assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 0
@@ -95,6 +144,9 @@ def test_nothing_is_overwritten(disagg: Run, tmp_path: Path) -> None:
         (("a", *GIVEN, "--region", "eu-west-1", "--zone", "us-east-1a", "--zone", "us-east-1b"), 2, ["aws:region", "eu-west-1"]),
         (("a", *GIVEN, "--reservation", "x"), 2, ["reservationIds", "cr-"]),
         (("a", *GIVEN, "--max-model-len", "9999999"), 2, ["maxModelLen", "131072"]),
+        (("a", *GIVEN, "--input-tokens", "100000000"), 2, ["--input-tokens: 100000000", "at most 131072 tokens together"]),
+        (("a", *GIVEN, "--output-tokens", "200000"), 2, ["--output-tokens: 200000", "the context of llama-3.3-70b-instruct-fp8"]),
+        (("a", *GIVEN, "--max-model-len", "4096"), 2, ["--input-tokens: 8000", "--max-model-len 4096"]),
         (("../a", *GIVEN), 1, ["no name of a stack"]),
         (("a", *GIVEN, "--nodes", "0"), 1, ["--nodes"]),
         (("a", "--model", "kimi-k2-instruct", "--region", "us-east-1", "--nodes", "1"), 2, ["does not fit", "p5.48xlarge"]),
@@ -150,6 +202,56 @@ def test_questions_are_asked_on_a_terminal(disagg: Run, tmp_path: Path, monkeypa
     found = environment(tmp_path / "stacks/Pulumi.west.yaml")
     assert found["network"] == {"zones": ["eu-north-1a", "eu-north-1b"]}
     assert "server" in found["models"][0]
+
+
+def test_wrong_answers_are_asked_for_again(disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer is checked when it is given, said to be wrong and asked for again; no other answer is lost."""
+    import typer
+
+    answers: dict[str, list[object]] = {
+        "Name of": ["../west", "west"],
+        "Model": ["lama", "qwen3-32b"],
+        "AWS region": ["north", "eu-north-1"],
+        "Zones": ["eu-north-1a", "us-east-1a,us-east-1b", "eu-north-1c,eu-north-1a"],
+        "Instance": ["p5", "p5en.48xlarge"],
+        "GPU nodes": [-1, 2],
+        "Capacity": ["reserved", "cr-0123456789abcdef0"],
+        "Mean prompt": [0, 100000000, 4000],
+        "Mean answer": [39000, 500],
+        "Mean requests": [0.0, 2.0],
+    }
+    given = {words: len(all_) for words, all_ in answers.items()}
+    asked: list[str] = []
+
+    def answer(words: str, **_: object) -> object:
+        (key,) = [k for k in answers if words.startswith(k)]
+        asked.append(key)
+        return answers[key].pop(0)
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "prompt", answer)
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: True)
+    assert disagg("init", "--max-model-len", "32768", cwd=tmp_path) == 0, disagg.err
+    assert {words: asked.count(words) for words in answers} == given
+    for words in ("no name of a stack", "model: lama", "aws:region: north", "too few zones", "is not aws:region", "instanceType: p5", "-1 is not"):
+        assert words in disagg.err
+    for words in ("is not a reservation's id", "0 is not possible", "--input-tokens: 100000000", "--output-tokens: 39000"):
+        assert words in disagg.err
+    found = environment(tmp_path / "stacks/Pulumi.west.yaml")
+    assert found["network"] == {"zones": ["eu-north-1c", "eu-north-1a"]}
+    assert found["models"][0]["workload"] == {"inputTokens": 4000, "outputTokens": 500, "requestsPerSecond": 2.0}
+
+
+def test_wrong_options_are_asked_for_on_a_terminal(disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option that cannot be used is a wrong answer like any other."""
+    import typer
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "prompt", lambda _, default=None, **__: default)
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: True)
+    assert disagg("init", "prod", "--model", "lama", "--region", "us-east-1", cwd=tmp_path) == 0
+    assert "model: lama" in disagg.err
+    assert environment(tmp_path / "stacks/Pulumi.prod.yaml")["models"][0]["model"] == "llama-3.3-70b-instruct-fp8"
 
 
 def test_real_terminal(tmp_path: Path) -> None:

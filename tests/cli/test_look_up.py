@@ -15,6 +15,7 @@ from disagg_serving import lookups
 from disagg_serving.errors import ToolError
 from disagg_serving.resources.base import ChecksFailed, checked, watched
 from factories import check, environment, model, role
+from repositories import Repository
 
 WHOLE_NODES = {"prefill": role(tensorParallel=8), "decode": role(tensorParallel=8)}
 P5 = ("p5.48xlarge", "us-east-1a")
@@ -50,12 +51,25 @@ def test_check_and_plan_show_the_same_answers(disagg: Run, tmp_path: Path, monke
     assert len(opened) == 2
 
 
+def test_answers_are_part_of_a_difference(disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What AWS says about this revision is new beside the base, which is not asked; the plan says so."""
+    account(monkeypatch, Aws().quota(0).offers(P5).prices(60))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    repository = Repository(tmp_path / "repository")
+    project = write_project(repository.folder, {"aws:region": REGION, "disagg-serving:environment": environment(model(**WHOLE_NODES))})
+    repository.commit({})
+    assert disagg("plan", "test", "--look-up", "--base", "main", "--format", "json", cwd=project) == 2
+    plan = json.loads(disagg.out)
+    assert [c for c in plan["checks"] if c["id"].startswith("look-up-")] == plan["difference"]["checks"]["new"] != []
+    assert "AWS is asked about this revision alone: what it answers counts as new" in plan["difference"]["notes"]
+
+
 def test_without_the_extra(disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where boto3 is not installed the option says how to install it, and nothing else needs it."""
     monkeypatch.setitem(sys.modules, "boto3", None)
     file = bare(tmp_path, environment(model(**WHOLE_NODES)))
     assert disagg("check", str(file), "--look-up") == 1
-    assert disagg.err == "error: look-ups need boto3, which is not installed: pip install 'disagg-serving[aws]'\n"
+    assert disagg.err == "error: look-ups need boto3, which is not installed: `make extras` in a clone, else pip install 'disagg-serving[aws]'\n"
     assert disagg("check", str(file)) == 0
 
 

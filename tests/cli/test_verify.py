@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run, process
-from factories import ROOT
+from factories import ROOT, environment, model, role
 
 
 def kubeconfig(folder: Path, server: str = "https://127.0.0.1:1", **user: Any) -> Path:
@@ -90,6 +90,21 @@ def test_a_stack_without_a_workload(disagg: Run) -> None:
     assert "models[0].workload: is missing" in disagg.err
 
 
+def test_a_scaled_role_is_not_measured(disagg: Run, tmp_path: Path) -> None:
+    """A rate is refused before a cluster is asked where the number of engines may change; what would run can still be looked at."""
+    data = environment(
+        model(decode=role(autoscaling={"maxReplicaCount": 4}), workload={"inputTokens": 8000, "outputTokens": 1000, "requestsPerSecond": 2}),
+        autoscaling={"prometheusAddress": "http://prometheus.monitoring.svc:9090"},
+    )
+    file = tmp_path / "environment.yaml"
+    file.write_text(json.dumps(data))
+    command = ("bench", str(file), "--run", "decode", "--tpot-ms", "30")
+    assert disagg(*command) == 0
+    for options in (("--start",), ("--start", "--write-back")):
+        assert disagg(*command, *options, "--kubeconfig", str(tmp_path / "none")) == 2
+        assert "models[0].decode.autoscaling: 1 to 4 lets the autoscaler add engines" in disagg.err
+
+
 def test_bench_renders(disagg: Run) -> None:
     """Without --start the objects are printed as YAML that kubectl takes, policies once, and no cluster is asked."""
     assert disagg("bench", "prod", "--run", "traffic", "--run", "prefill", "--seed", "5") == 0
@@ -121,3 +136,20 @@ def test_what_asks_no_cluster_loads_no_client(command: tuple[str, ...]) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "disagg_serving.planning.rules" in loaded
     assert not {"kubernetes", "prometheus_client", "ruamel.yaml", "disagg_serving.verify.connection"} & loaded
+
+
+@pytest.mark.parametrize("command", [("verify", "prod"), ("bench", "prod")])
+def test_only_formats_that_exist_are_offered(disagg: Run, command: tuple[str, ...]) -> None:
+    """SARIF is for findings about a stack file; a command that makes none refuses it and names what it has."""
+    assert disagg(*command, "--format", "sarif") == 1
+    assert "sarif" in disagg.err
+    assert "json" in disagg.err
+
+
+def test_bench_renders_json(disagg: Run) -> None:
+    """As JSON the objects are those of the YAML."""
+    options = ("bench", "prod", "--run", "traffic", "--seed", "5")
+    assert disagg(*options) == 0
+    written = list(yaml.safe_load_all(disagg.out))
+    assert disagg(*options, "--format", "json") == 0
+    assert json.loads(disagg.out) == {"version": 1, "objects": written}

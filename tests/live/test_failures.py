@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_restarted_container(cluster: Cluster, pod: str) -> None:
 
 def test_controller_restart_touches_no_pod(plane: ControlPlane, cluster: Cluster) -> None:
     """An LWS controller that is killed and started again makes and restarts no pod, and then does its work: a third replica comes."""
-    before = states(cluster)
+    before = steady(cluster)
     plane.programs.stop("lws")
     assert states(cluster) == before
     plane.start_lws()
@@ -102,6 +103,17 @@ def test_controller_restart_touches_no_pod(plane: ControlPlane, cluster: Cluster
     cluster.kubectl("scale", "lws/lone", "-n", "lone", "--replicas=2")
     cluster.until(lambda: set(uids(cluster, "lone")) == set(LONE), "two replicas again")
     assert states(cluster) == before
+
+
+def steady(cluster: Cluster) -> dict[str, tuple[str, int]]:
+    """The states, once they have stayed the same: a group that is made anew has all pods ready for a moment before the last ones go."""
+    found = states(cluster)
+    for _ in range(20):
+        time.sleep(3)
+        before, found = found, states(cluster)
+        if found == before:
+            break
+    return found
 
 
 def states(cluster: Cluster) -> dict[str, tuple[str, int]]:

@@ -103,3 +103,13 @@ def test_a_reason_is_more_than_a_word() -> None:
     """A short reason is refused as a short text."""
     (found,) = [f for f in check(environment(model(), accept={"group-capacity": "later"})).findings if f.level is Level.ERROR]
     assert found.message == "is too short"
+
+
+@pytest.mark.parametrize("level", [Level.WARNING, Level.INFO])
+def test_only_errors_are_accepted(level: Level) -> None:
+    """A reason for a rule that only warns or explains does nothing, which is said once, with the way out."""
+    rule_id = next(r.id for r in rules() if r.level is level and not r.firm and r.stage is Stage.FORM)
+    (about,) = [f for f in check(environment(accept={rule_id: REASON})).findings if f.path == f"accept.{rule_id}"]
+    assert (about.id, about.level) == ("accepted", Level.INFO)
+    assert "only errors can be accepted" in about.message
+    assert dict(about.corrections[0]) == {f"accept.{rule_id}": None}

@@ -13,12 +13,13 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "corrections", "errors", "pins", "yaml_io"}
+BASE = {"labels", "corrections", "credentials", "errors", "pins", "yaml_io"}
 FORM = BASE | {"spec", "catalog"}
 LAYERS: dict[str, set[str]] = {
     "labels": set(),
     "corrections": set(),
-    "errors": {"corrections"},
+    "credentials": set(),
+    "errors": {"corrections", "credentials"},
     "pins": set(),
     "yaml_io": {"errors"},
     "spec": BASE | {"spec"},

@@ -112,3 +112,27 @@ def test_a_rate_is_at_least_one_token() -> None:
     """Rates close to nothing would need engines without number."""
     assert try_parse(RateSpec, {"inputTokens": 1000, "tokensPerSecondPerGPU": 1e-300}).findings
     assert not try_parse(RateSpec, {"inputTokens": 1000, "tokensPerSecondPerGPU": 1}).findings
+
+
+def test_a_request_that_did_not_fit_is_no_successful_start() -> None:
+    """A start whose longest request is larger than its KV cache fails; the figures before that are of an engine that never served."""
+    with pytest.raises(SpecError, match="start that failed"):
+        parse_log(LOG + "ValueError: ... KV cache is needed, which is larger than the available KV cache memory (32.0 GiB).")
+
+
+def test_an_overhead_far_from_the_formula_is_doubted() -> None:
+    """A record that leaves 30 GiB for what takes a few is a warning, not an error."""
+    assert [str(f.level) for f in checked(weightsGiB=33.88, kvCacheGiB=3.0)] == ["warning"]
+    assert checked(weightsGiB=33.88, kvCacheGiB=30.0) == []
+
+
+def test_nodes_live_longer_than_a_start_takes() -> None:
+    """Nodes that expire before their model has loaded never serve; a server's rates that change nothing are said."""
+    rates = [{"inputTokens": 1000, "tokensPerSecondPerGPU": 500}]
+    work = {"inputTokens": 1000, "outputTokens": 100, "requestsPerSecond": 1}
+    served = aggregated(model="deepseek-r1", workload=work, server=role(instanceType="p5en.48xlarge", tensorParallel=8, measuredRates=rates))
+    said = evaluate(environment(served, nodePools={"expireAfterHours": 1}), ROOT).findings
+    (short,) = [f for f in said if f.id == "node-life"]
+    assert short.corrections
+    assert str(short.level) == "error"
+    assert {f.path for f in said if f.id == "rates-unused"} == {"models[0].server.measuredRates"}

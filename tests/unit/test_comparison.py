@@ -11,6 +11,7 @@ from disagg_serving.preview.comparison import NEW_ID, compare
 from disagg_serving.preview.diff import Change, Difference, Op
 from disagg_serving.preview.effects_kubernetes import LWS
 from disagg_serving.preview.graph import COMPUTED, Graph
+from disagg_serving.preview.output.figures import verdict_of
 from disagg_serving.preview.output.text import render_text
 from disagg_serving.preview.paths import differences
 from disagg_serving.preview.plan import Plan
@@ -113,6 +114,17 @@ def test_a_move_without_alias_is_an_error() -> None:
     change = only([resource(BUCKET)], [resource(COMPONENT, BUCKET)])
     assert (change.op, change.former, change.severity) == (Op.RENAME, urn(BUCKET), Level.ERROR)
     assert "without an alias" in change.effect
+    assert "protected" not in change.effect
+
+
+def test_a_move_of_what_is_protected_is_refused() -> None:
+    """Without an alias the engine would have to delete what is protected; with one it has nothing to refuse."""
+    protect: dict[str, Any] = {"options": {"protect": True}}
+    moved = only([resource(BUCKET, **protect)], [resource(COMPONENT, BUCKET, **protect)])
+    assert (moved.op, moved.severity) == (Op.RENAME, Level.ERROR)
+    assert "it is protected: the engine refuses" in moved.effect
+    kept = only([resource(BUCKET, **protect)], [resource(COMPONENT, BUCKET, options={"protect": True, "aliases": [urn(BUCKET)]})])
+    assert (kept.op, kept.severity) == (Op.RENAME, Level.INFO)
 
 
 @pytest.mark.parametrize("alias", [urn(BUCKET, name="old"), {"name": "old"}])
@@ -231,8 +243,12 @@ def test_a_plan_of_an_older_version() -> None:
 def test_what_is_refused_is_not_deleted() -> None:
     """A head whose checks stop before any resource is declared is compared by its checks alone."""
     refused = plan(checks=[{"id": "r", "level": "error", "path": "p", "message": "is wrong"}])
-    found = compare(plan(resource(BUCKET)), refused, "main", "0" * 40)
-    assert not found.changes
+    found = compare(plan(resource(BUCKET), cost={"perMonth": 1, "lines": [{"item": "p5", "perMonth": 1}]}), refused, "main", "0" * 40)
+    assert (found.changes, found.cost, found.compared) == ((), (), False)
+    shown = Plan("p", "s", Graph(), found.checks.new, difference=found)
+    assert "resources and figures are not compared" in " ".join(render_text([shown], color=False).split())
+    fact = verdict_of(shown, shown.as_dict()).facts[0]
+    assert (fact.name, fact.value, fact.level) == ("Changes", "not compared", Level.ERROR)
     assert [f.id for f in found.checks.new] == ["r"]
     assert "only they are compared" in found.notes[-1]
 

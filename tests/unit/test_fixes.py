@@ -16,13 +16,15 @@ from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
 from disagg_serving.planning import evaluation
 from disagg_serving.planning.evaluation import Evaluation
-from disagg_serving.planning.rules import rules
+from disagg_serving.planning.rules import Stage, rules
+from disagg_serving.planning.rules.registry import UNDER_LAYOUT
 from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
 from generator import Generator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 RULES = {r.id for r in rules()}
+OF_LAYOUTS = {r.id for r in rules() if r.stage is Stage.LAYOUT}
 FORM = {"schema", "missing", "unknown-key"}
 FOLDER = ROOT / "components/disagg_serving/planning/rules"
 NAMES_VALUE = re.compile(r"\b\d|\w: ?\S|=\S|\b(true|false)\b")
@@ -43,18 +45,14 @@ def place(finding: Finding) -> tuple[str, str]:
     return finding.id, re.sub(r"\[\d+\]$", "[]", finding.path)
 
 
-def errors(result: Evaluation, about: Finding) -> Counter[tuple[str, str]]:
-    """Errors that a correction may have made: of the same model, or of none."""
-    other = re.match(r"models\[\d+\]", about.path)
-    found = [f for f in result.findings if f.level is Level.ERROR]
-    if other and not result.layout:
-        found = [f for f in found if not f.path.startswith("models[") or f.path.startswith(other[0])]
-    return Counter(map(place, found))
+def errors(result: Evaluation) -> Counter[tuple[str, str]]:
+    """All errors, as places."""
+    return Counter(place(f) for f in result.findings if f.level is Level.ERROR)
 
 
 def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
     """Every correction of every finding; returns how many there were."""
-    tried = 0
+    tried, unread = 0, any(f.id not in RULES and f.level is Level.ERROR for f in before.findings)
     for finding in before.findings:
         assert_words_are_made_of_data(finding)
         for correction in finding.corrections:
@@ -64,11 +62,11 @@ def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
             there = sum(place(f) == place(finding) for f in before.findings)
             gone = len(left) < there if finding.path.endswith("]") else not left
             assert gone, (finding.sentence(), correction, [f.sentence() for f in left])
-            new = errors(after, finding) - errors(before, finding)
+            new = errors(after) - errors(before)
             if finding.id not in RULES:  # behind a value that cannot be read may be others, which nobody could see
                 new = Counter({p: n for p, n in new.items() if p[0] in FORM and p[1].startswith(finding.path)})
-            elif before.layout is None and len(before.spec.models if before.spec else ()) > 1:
-                new = Counter({p: n for p, n in new.items() if p[1].startswith(finding.path.split(".", maxsplit=1)[0])})
+            elif finding.id in UNDER_LAYOUT or unread:  # without a layout nobody could see what its rules say
+                new = Counter({p: n for p, n in new.items() if p[0] not in OF_LAYOUTS})
             assert not new, (finding.sentence(), correction, new)
     return tried
 

@@ -124,7 +124,7 @@ def test_an_unclear_quantization_is_refused(tmp_path: Path, quantization: object
         (BASE | {"layer_types": ["full_attention"]}, "layer_types: 1 kinds are not the kinds of 4 layers"),
         (BASE | {"layer_types": "full_attention"}, "layer_types: full_attention is no list"),
         (BASE | {"architectures": ["Qwen3ForCausalLM"], "sliding_window": 1024, "use_sliding_window": True}, "layer_types: is missing"),
-        (BASE | {"architectures": ["GptOssForCausalLM"], "sliding_window": 128}, "layer_types: is missing"),
+        (MOE | {"architectures": ["GptOssForCausalLM"], "sliding_window": 128}, "layer_types: is missing"),
         (BASE | {"num_key_value_heads": 3}, "num_key_value_heads: 3 does not divide the 16"),
         (BASE | {"num_key_value_heads": 32}, "num_key_value_heads: 32 does not divide the 16"),
         (MOE | {"mlp_only_layers": [2]}, "mlp_only_layers"),
@@ -203,3 +203,42 @@ def test_a_quantization_beside_the_config_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, BASE).weight_dtype == "nvfp4"
     beside.write_text(json.dumps({"quantization": {"quant_algo": "W4A8"}}), encoding="utf-8")
     assert "hf_quant_config.json" in refused(tmp_path, BASE)
+
+
+MIXTRAL = BASE | {"architectures": ["MixtralForCausalLM"], "num_local_experts": 8, "num_experts_per_tok": 2}
+V32 = V2_LITE | {"architectures": ["DeepseekV32ForCausalLM"], "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048}
+
+
+def without(data: dict[str, Any], key: str) -> dict[str, Any]:
+    """The data less one key."""
+    return {k: v for k, v in data.items() if k != key}
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (without(MIXTRAL, "num_local_experts"), "num_local_experts"),
+        (without(MIXTRAL, "num_experts_per_tok"), "num_experts_per_tok"),
+        (without(V32, "n_routed_experts"), "n_routed_experts"),
+        (without(V32, "index_n_heads"), "index_n_heads"),
+        (without(V32, "index_head_dim"), "index_head_dim"),
+        (without(V32, "index_topk"), "index_topk"),
+        (V32 | {"moe_intermediate_size": None}, "moe_intermediate_size"),
+        (V32 | {"first_k_dense_replace": 10**14}, "first_k_dense_replace"),
+        (V32 | {"num_nextn_predict_layers": 10**14}, "num_nextn_predict_layers"),
+        (V32 | {"num_hidden_layers": 10**14}, "num_hidden_layers"),
+        (V32 | {"indexer_types": ["full"] * 3}, "indexer_types"),
+        (V32 | {"indexer_types": ["shared"] * 27}, "indexer_types"),
+        (MOE | {"num_experts_per_tok": 9}, "num_experts_per_tok"),
+    ],
+)
+def test_no_dense_model_is_guessed(tmp_path: Path, data: dict[str, Any], key: str) -> None:
+    """A config without what its class has, or with numbers that no model has, is refused: its memory would be that of another model."""
+    assert key in refused(tmp_path, data)
+
+
+def test_whole_configs_with_experts_are_read(tmp_path: Path) -> None:
+    """The data that the refusals above start from is good."""
+    assert read(tmp_path, MIXTRAL).moe
+    assert read(tmp_path, V32).indexer
+    assert read(tmp_path, V32 | {"indexer_types": ["full"] * 20 + ["shared"] * 7}).indexer.layers == 20  # type: ignore[union-attr]

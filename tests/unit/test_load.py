@@ -12,7 +12,7 @@ import pytest
 from disagg_serving.errors import SpecError, ToolError
 from disagg_serving.load.measure import Finished, measure
 from disagg_serving.load.results import Result, ResultError, Sample, read_result
-from disagg_serving.load.runs import RunKind, first_runs
+from disagg_serving.load.runs import RunKind, first_runs, refuse_scaled
 from disagg_serving.load.write_back import write_rate
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.load import GENERATOR, PERCENTILES, RESULT, Run, build_load
@@ -138,6 +138,22 @@ def test_what_cannot_be_measured_is_said(given: dict[str, Any], kind: RunKind, w
     with pytest.raises(SpecError, match=r".") as refused:
         runs(layout(environment(given)), kind)
     assert words in str(refused.value)
+
+
+def test_a_rate_needs_a_fixed_number_of_engines() -> None:
+    """A run fills the queue, so the autoscaler would add engines that the rate is not divided by; other roles and traffic may be scaled."""
+
+    def wanted(most: int) -> Layout:
+        scaled = {"instanceType": "p5.48xlarge", "tensorParallel": 2, "autoscaling": {"minReplicaCount": 2, "maxReplicaCount": most}}
+        return layout(environment(model(decode=scaled, workload=WORK), autoscaling={"prometheusAddress": "http://prometheus.monitoring.svc:9090"}))
+
+    free, fixed = wanted(4), wanted(2)
+    with pytest.raises(SpecError) as refused:
+        refuse_scaled(free, free.served, ALL)
+    assert "models[0].decode.autoscaling: 2 to 4 lets the autoscaler add engines while a decode run" in str(refused.value)
+    assert "set minReplicaCount and maxReplicaCount to the same number" in str(refused.value)
+    refuse_scaled(free, free.served, (RunKind.TRAFFIC, RunKind.PREFILL))
+    refuse_scaled(fixed, fixed.served, ALL)
 
 
 def result_text(run: Run, seconds: float = 100, **changes: Any) -> str:

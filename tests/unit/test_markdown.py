@@ -99,15 +99,30 @@ def test_any_plan_fits_a_comment() -> None:
 
 
 def test_many_stacks_share_a_comment() -> None:
-    """Each stack gets its part of the room with its verdict first; stacks beyond are counted."""
+    """A table of all stacks stands first, the worst first; then details in that order while there is room, and last what was cut."""
     plan = plan_of(environment(model(decode=role(pipelineParallel=2))), findings=[Finding("rule", Level.ERROR, "models", "word " * 300)] * 50)
-    several = render_markdown([replace(plan, stack=f"stack-{i}") for i in range(9)])
-    crowd = render_markdown([replace(plan, stack=f"stack-{i}") for i in range(150)])
+    fine = replace(plan, stack="fine", findings=[])
+    worst = replace(plan, stack="worst", findings=[*plan.findings, *plan.findings])
+    several = render_markdown([fine, *(replace(plan, stack=f"stack-{i}") for i in range(8)), worst])
+    crowd = render_markdown([fine, *(replace(plan, stack=f"stack-{i}") for i in range(148)), worst])
+    thousands = render_markdown([replace(plan, stack=f"stack-{i:04}-{'x' * 60}") for i in range(2000)])
 
-    assert len(several.encode()) <= COMMENT
-    assert several.count("\n> [!CAUTION]") == several.count("### Checks") == 9
-    assert len(crowd.encode()) <= COMMENT
-    assert re.search(r"\d+ more stacks did not fit into a comment", crowd)
+    assert max(len(text.encode()) for text in (several, crowd, thousands)) <= COMMENT
+    assert several.count("\n> [!CAUTION]") == 9
+    assert several.count("### Checks") == 9
+    for text, stacks in ((several, 10), (crowd, 150)):
+        table, _, details = text.partition("\n\n## Plan of ")
+        assert table.startswith(f"## {stacks} stacks\n")
+        rows = [line for line in table.splitlines() if line.startswith("| `")]
+        assert len(rows) == stacks
+        assert rows[0].startswith("| `worst` | **error** | Cannot be deployed: 100 checks fail | 100 | 0 |")
+        assert rows[-1].startswith("| `fine` | ok | Can be deployed | 0 | 0 |")
+        assert details.startswith("`worst`")
+    shown = crowd.count("\n## Plan of ")
+    assert len(crowd.encode()) > 50_000
+    assert shown > 5
+    assert crowd.splitlines()[-1] == f"> Cut to fit a comment: details of {150 - shown} stacks. `disagg plan --all --format html` shows all."
+    assert re.search(r"and 1,\d+ more stacks, none of them worse", thousands)
 
 
 def test_a_large_picture_is_one_that_mermaid_draws() -> None:

@@ -13,7 +13,7 @@ from disagg_serving.planning.observability import VERSIONED, exposed, list_ids, 
 from disagg_serving.planning.report import capacity_of
 from disagg_serving.planning.shapes import Layout, Served
 from disagg_serving.spec import EnvironmentSpec
-from factories import ROOT, aggregated, check, environment, layout, model
+from factories import ROOT, aggregated, check, environment, existing_cluster, layout, model, role
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -276,3 +276,13 @@ def test_every_alert_is_explained() -> None:
     rows = re.findall(r"^\| `([A-Za-z]+)` \| (.+) \| (.+) \|$", (ROOT / "docs/observability.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert {name for name, _, _ in rows} == {r["alert"] for name in ENVIRONMENTS for r in rules(watched(name))}
     assert min(len(text) for _, *texts in rows for text in texts) > 20
+
+
+def test_the_exporter_is_called_untried_only_on_auto_mode() -> None:
+    """On nodes that somebody else makes, what was not tried is not Auto Mode; the rights are named everywhere."""
+    for auto, words in ((True, True), (False, False)):
+        one = model(prefill=role(nodeSelector={"pool": "p"}), decode=role(nodeSelector={"pool": "d"})) if not auto else model()
+        data = {**existing_cluster(one, autoMode=auto), "observability": {"dcgmExporter": "chart"}}
+        (found,) = [f for f in check(data).findings if f.id == "observability-dcgm"]
+        assert ("Auto Mode" in found.message) is words
+        assert "SYS_ADMIN" in found.message

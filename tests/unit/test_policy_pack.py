@@ -6,12 +6,16 @@ from typing import Any
 
 import pulumi_policy as crossguard
 import pytest
-from disagg_serving.errors import Level
-from disagg_serving.planning.rules import rules
+from disagg_serving.errors import Level, SpecError
+from disagg_serving.planning.evaluation import evaluate
+from disagg_serving.planning.rules import NO_STACK, StackContext, rules
 from disagg_serving.resources.environment import TYPE
-from disagg_serving.resources.policy import policies
+from disagg_serving.resources.policy import OTHERWISE, policies
+from disagg_serving.resources.program import deploy
+from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
 from factories import ROOT, environment, model, role
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
+from recording import one, program_graph
 
 PACK = {p.name: p for p in policies()}
 ACCEPTED = environment(model(decode=role(replicas=8, capacity={"nodes": 1})), accept={"group-capacity": "the second reservation begins on Monday"})
@@ -24,13 +28,15 @@ def test_one_list() -> None:
         Level.WARNING: crossguard.EnforcementLevel.ADVISORY,
         Level.INFO: crossguard.EnforcementLevel.DISABLED,
     }
-    assert [(p.name, p.description, p.enforcement_level) for p in PACK.values()] == [(r.id, r.summary, levels[r.level]) for r in rules()]
+    offered = [(p.name, p.description, p.enforcement_level) for p in PACK.values() if p.name not in {name for name, _ in OTHERWISE.values()}]
+    assert offered == [(r.id, r.summary, levels[r.level]) for r in rules()]
 
 
-def reported(rule: str, spec: Any, config: dict[str, Any] | None = None, kind: str = TYPE) -> list[str]:
+def reported(rule: str, spec: Any, config: dict[str, Any] | None = None, kind: str = TYPE, said: StackContext = NO_STACK) -> list[str]:
     """What a policy says about an Environment."""
     found: list[str] = []
-    args = crossguard.ResourceValidationArgs(kind, unknown_checking_proxy({"spec": spec}), "urn", "test", None, None, config or {}, {})  # type: ignore[arg-type]
+    inputs = {"spec": spec, "stack": said.as_dict()}
+    args = crossguard.ResourceValidationArgs(kind, unknown_checking_proxy(inputs), "urn", "test", None, None, config or {}, {})  # type: ignore[arg-type]
     policy = PACK[rule]
     assert isinstance(policy, crossguard.ResourceValidationPolicy)
 
@@ -57,6 +63,74 @@ def test_accepted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reported("group-capacity", ACCEPTED) == []
     (message,) = reported("group-capacity", ACCEPTED, {"refuseAccepted": True})
     assert message.endswith("accepted: the second reservation begins on Monday")
+
+
+GUARDED = environment(model(gateway={"apiKeySecret": "apiKey"}))
+KEY = "disagg-serving:apiKey"
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "said", "words"),
+    [
+        ("network-zones", environment(), StackContext("eu-west-1"), "is not aws:region eu-west-1"),
+        ("network-zones", environment(), StackContext("us-east-1"), ""),
+        ("secret-keys", GUARDED, StackContext(None, frozenset()), "is not a secret of this stack"),
+        ("secret-keys", GUARDED, StackContext(None, frozenset({KEY})), ""),
+        ("disagg-errors", GUARDED, StackContext(None, frozenset(), frozenset({KEY})), "[secret-keys] models[0].gateway.apiKeySecret: apiKey stands"),
+        ("disagg-errors", environment(), NO_STACK, ""),
+    ],
+)
+def test_the_stack_counts(monkeypatch: pytest.MonkeyPatch, policy: str, spec: Any, said: StackContext, words: str) -> None:
+    """Rules that need the region or the names of secrets find in the pack what they find in `disagg check`."""
+    monkeypatch.chdir(ROOT)
+    found = reported(policy, spec, said=said)
+    assert len(found) == bool(words)
+    assert words in "".join(found)
+
+
+def test_warnings_of_error_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning of a rule whose level is error is shown, stops nothing, and what a stack file accepts is no such warning."""
+    monkeypatch.chdir(ROOT)
+    mixed = environment(model(prefill=role(replicas=2, tensorParallel=8), decode=role(replicas=4, tensorParallel=4)))
+    (warned,) = [f for f in evaluate(mixed, ROOT).findings if f.id == "pd-tensor-parallel"]
+    assert warned.level is Level.WARNING
+    assert f"[pd-tensor-parallel] {warned.sentence()}" in reported("disagg-warnings", mixed)
+    assert reported("pd-tensor-parallel", mixed) == []
+    assert PACK["disagg-warnings"].enforcement_level is crossguard.EnforcementLevel.ADVISORY
+    assert PACK["disagg-errors"].enforcement_level is crossguard.EnforcementLevel.MANDATORY
+    assert not [m for m in reported("disagg-warnings", ACCEPTED) if "group-capacity" in m]
+
+
+def test_every_finding_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its level, an error or a warning comes from one policy."""
+    monkeypatch.chdir(ROOT)
+    spec = environment(
+        model(gateway={"apiKeySecret": "apiKey"}, prefill=role(replicas=2, tensorParallel=8), decode=role(replicas=4, tensorParallel=4))
+    )
+    said = StackContext("eu-west-1", frozenset(), frozenset({KEY}))
+    wanted = sorted(f.sentence() for f in evaluate(spec, ROOT, said).findings if f.level is not Level.INFO)
+    over = [p.name for p in PACK.values() if isinstance(p, crossguard.ResourceValidationPolicy)]
+    on = [n for n in over if PACK[n].enforcement_level is not crossguard.EnforcementLevel.DISABLED]
+    assert sorted(m.split("] ", 1)[1] if m.startswith("[") else m for n in on for m in reported(n, spec, said=said)) == wanted
+
+
+def test_the_program_says_it() -> None:
+    """The program gives the pack the region and the names of keys, and no value."""
+    config = {"aws:region": "us-east-1", "disagg-serving:other": "word"}
+    graph = program_graph(deploy, {**config, ENVIRONMENT_KEY: GUARDED}, frozenset({KEY}))
+    said = one(graph, TYPE).inputs["stack"]
+    assert said == {"region": "us-east-1", "secrets": [KEY], "plain": ["disagg-serving:other"]}
+
+
+def test_the_program_refuses_secrets_in_plain_text() -> None:
+    """`pulumi up` checks with what the engine says about the stack, as `disagg check` does with its file."""
+    config = {"aws:region": "eu-west-1", KEY: "word", ENVIRONMENT_KEY: GUARDED}
+    with pytest.raises(SpecError) as refused:
+        program_graph(deploy, config)
+    assert [(f.path, f.message) for f in refused.value.findings] == [
+        ("models[0].gateway.apiKeySecret", "stands in the stack file in plain text"),
+        ("network.zones", "is not aws:region eu-west-1"),
+    ]
 
 
 def stack(rule: str, *resources: crossguard.PolicyResource) -> list[tuple[str, str | None]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from bad_input.reservations import FIRST, SECOND, reservation, reserving
 from disagg_serving.errors import Finding
-from disagg_serving.planning.cost import now
+from disagg_serving.planning.cost import cost_of, now
 from disagg_serving.spec.capacity import ReservationSpec
 from factories import check, environment, layout, model, role
 
@@ -46,7 +46,7 @@ def test_nodes_are_needed_where_a_reservation_does_not_say_how_many() -> None:
 @pytest.mark.parametrize(
     ("kind", "ends", "level", "words"),
     [
-        ("capacity-block", "2026-11-29T00:30:00Z", "error", "is over"),
+        ("capacity-block", "2026-11-29T00:30:00Z", "error", "drained already"),
         ("on-demand", "2026-11-29T00:30:00Z", "warning", "at the price on demand"),
         ("capacity-block", "2026-12-05T11:30:00Z", "warning", "drained from 2026-12-05 10:50 UTC on"),
         ("on-demand", "2026-11-28T23:00:00Z", "error", "is over"),
@@ -107,3 +107,48 @@ def test_times_are_read_as_yaml_and_people_write_them(written: object, meant: st
     read = ReservationSpec.model_validate({"id": FIRST, "endsAt": written})
     assert read.ends_at == meant
     assert read.end == datetime.fromisoformat(meant)
+
+
+def test_a_reservation_that_is_named_twice_is_counted_once() -> None:
+    """Two entries of one reservation, or an id and an entry, hold no more instances than it: more pods are refused, not left pending."""
+    big = {"tensorParallel": 8, "replicas": 4}
+    for twice in (reserving(reservation(), reservation()), reserving(reservation(), reservationIds=[FIRST])):
+        twice["models"][0]["decode"] |= big
+        assert said(twice, "group-capacity"), check(twice).findings
+        assert "2 are reserved" in said(twice, "group-capacity")[0].message
+
+
+def test_facts_about_one_reservation_do_not_contradict_each_other() -> None:
+    """Two roles that state different instances, types or ends of one reservation cannot both be right."""
+    data = reserving(reservation())
+    other = reserving(reservation(instances=5))["models"][0]["decode"]["capacity"]
+    data["models"][0]["prefill"]["capacity"] = other
+    found = [f for f in said(data, "reservations") if "contradicts" in f.message]
+    assert [(f.value, str(f.level)) for f in found] in ([(2, "error")], [(5, "error")])
+    assert found[0].corrections or found[0].allowed
+
+
+@pytest.mark.parametrize("ends", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "0001-01-01", "9999-12-31T23:59:59Z"])
+def test_ends_of_the_calendar_are_refused(ends: str) -> None:
+    """A time that cannot be reckoned with is a finding, not a traceback."""
+    (found,) = [f for f in check(reserving(reservation(endsAt=ends))).findings if f.path.endswith("endsAt")]
+    assert "a year from 2000" in found.allowed
+
+
+def test_a_block_that_is_being_drained_is_not_called_over() -> None:
+    """Half an hour before its end a Capacity Block takes no pods any more, though it is not over."""
+    near = (now() + timedelta(minutes=30)).isoformat()
+    (found,) = said(reserving(reservation(type="capacity-block", endsAt=near)), "reservation-end")
+    assert "is over" not in found.message
+    assert "drained already" in found.message
+
+
+def test_a_capacity_block_costs_what_a_capacity_block_costs() -> None:
+    """The total counts a pool of Capacity Blocks at their price where one is known, with its day."""
+    made = layout(reserving(reservation(type="capacity-block", endsAt="2027-11-29")))
+    (line,) = [one for one in cost_of(made)["lines"] if "reserved" in one["name"]]
+    price = next(g for g in made.groups if g.role == "decode").instance.capacity_block
+    assert price is not None
+    assert (line["unitPerHour"], line["asOf"]) == (price.usd_per_hour, price.as_of.isoformat())
+    (other,) = [one for one in cost_of(layout(reserving(reservation())))["lines"] if "reserved" in one["name"]]
+    assert other["unitPerHour"] > line["unitPerHour"]

@@ -35,6 +35,17 @@ def test_engines_over_nodes_go_whole() -> None:
     assert "1 of 2 engines of m" in told
 
 
+def test_scaled_roles_are_told_at_their_worst() -> None:
+    """Two nodes are no spare for four engines that fill them, and one engine that is left after scaling in is an outage."""
+    bounds = {"minReplicaCount": 1, "maxReplicaCount": 8}
+    scaled = model(decode=role(tensorParallel=2, autoscaling=bounds, capacity={"nodes": 2}))
+    data = environment(scaled, nodePools=WINDOW, autoscaling={"prometheusAddress": "http://prometheus.monitoring.svc:9090"})
+    decode = rolling(layout(data))["decode-p5-48xlarge"]
+    assert decode.startswith("1 to 2 x p5.48xlarge")
+    assert "not in the maintenance window, since the bound of 2 leaves no node" in decode
+    assert "a node takes with it 4 of 8 or 1 of 1 engines of m-decode, an outage of up to " in decode
+
+
 def test_nodes_of_others_are_not_judged() -> None:
     """Where no pools are made nothing is known of nodes."""
     nodes = {"nodeSelector": {"node.kubernetes.io/instance-type": "p5.48xlarge"}}

@@ -6,8 +6,10 @@ import pytest
 from disagg_serving.manifests.bundle import build_all, charts, images
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.manifests.lws import chart_values
-from disagg_serving.planning.sources import located
-from factories import aggregated, environment, layout, model
+from disagg_serving.manifests.observability.dcgm import exporter_chart
+from disagg_serving.pins import DCGM_CHART
+from disagg_serving.planning.sources import full_name, in_repository, located
+from factories import aggregated, check, environment, layout, model, role
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,3 +81,30 @@ def test_an_air_gapped_environment_reads_everything_from_its_mirror() -> None:
 def test_without_mirrors_the_chart_names_its_own_image() -> None:
     """The LWS chart of a release knows its image; it is not named a second time."""
     assert "image" not in chart_values(layout(environment(model())).spec.lws, {})
+
+
+EVERYTHING = {
+    "autoscaling": {"prometheusAddress": "http://prometheus.monitoring.svc:9090"},
+    "observability": {"podMonitors": True, "dashboards": True, "alerts": True, "dcgmExporter": "chart"},
+}
+SCALED = model(decode=role(autoscaling={"maxReplicaCount": 3}))
+
+
+def test_render_and_the_rule_agree_about_every_registry_that_is_read() -> None:
+    """With all charts installed, a mirror of each listed registry moves everything that is listed, and the rule calls none of them unused."""
+    made = layout(environment(SCALED, **EVERYTHING))
+    listed = [*images(made), *charts(made)]
+    assert any("nvidia.github.io" in reference for reference in listed)
+    hosts = {full_name(reference).partition("/")[0] for reference in listed}
+    data = environment(SCALED, imageSources={host: f"mirror.example.com/{host}" for host in hosts}, **EVERYTHING)
+    moved = layout(data)
+    assert [r for r in (*images(moved), *charts(moved)) if not full_name(r).startswith("mirror.example.com/")] == []
+    assert [f.path for f in check(data).findings if f.id == "image-sources"] == []
+
+
+def test_the_exporters_chart_comes_from_the_mirror_of_its_repository() -> None:
+    """NVIDIA's chart repository is mirrored as an OCI artifact, like KEDA's, and a chart of one's own by its prefix."""
+    sources = {"nvidia.github.io/dcgm-exporter/helm-charts": "mirror.example.com/charts"}
+    made = layout(environment(SCALED, imageSources=sources, **EVERYTHING))
+    assert exporter_chart(made.spec) == ("oci://mirror.example.com/charts/dcgm-exporter", DCGM_CHART.version)
+    assert in_repository(exporter_chart(made.spec)[0])[1] is None

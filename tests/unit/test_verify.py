@@ -16,8 +16,8 @@ from disagg_serving.verify.metrics import read_metrics
 from disagg_serving.verify.points import MEANING
 from disagg_serving.verify.snapshot import Ref, Unread
 from disagg_serving.verify.versions import version_of
-from disagg_serving.verify.view import NODES, View, deployments_in, events_in, planned_replicas, pods_in, slices_in
-from factories import ROOT, STACKS, environment, existing_cluster, layout, model
+from disagg_serving.verify.view import NODES, View, deployments_in, events_in, pods_in, slices_in
+from factories import ROOT, STACKS, environment, existing_cluster, layout, model, role
 from snapshots import Picture, as_planned, metrics, stack_layout, warning
 
 Names = set[tuple[str, str]]
@@ -49,7 +49,8 @@ def test_as_planned_is_green(stack: str) -> None:
 
 def test_every_point_can_be_said() -> None:
     """Each id of the table is one that some cluster gets, so the documentation lists no point that is never made."""
-    seen = {p.id for stack in STACKS for p in points(as_planned(stack_layout(stack)))} | {p.id for p in points(as_planned(node_cache()))}
+    pictures = [*(as_planned(stack_layout(stack)) for stack in STACKS), as_planned(node_cache()), scaled_picture()]
+    seen = {p.id for picture in pictures for p in points(picture)}
     assert set(MEANING) - seen == {"canary-answer", "canary-split"}
     text = (ROOT / "docs/verify.md").read_text(encoding="utf-8")
     assert [name for name in MEANING if f"`{name}`" not in text] == []
@@ -66,9 +67,9 @@ def said(picture: Picture, name: str, **changes: Any) -> None:
     picture.answers[SPACE, name] = replace(picture.answers[SPACE, name], **changes)
 
 
-def everywhere(picture: Picture, role: str, text: str) -> None:
+def everywhere(picture: Picture, side: str, text: str) -> None:
     """The metrics of all engines of a role."""
-    for name in (n for s, n in picture.answers if f"-{role}-" in n):
+    for name in (n for s, n in picture.answers if f"-{side}-" in n):
         said(picture, name, metrics=text)
 
 
@@ -227,8 +228,8 @@ def test_what_was_not_read_is_never_ok(stack: str, key: str) -> None:
 def test_no_traffic_is_unknown() -> None:
     """Counters that stand at 0 because nobody has asked say nothing, and the point says how to change that."""
     picture = as_planned(stack_layout("prod"))
-    for role in ("prefill", "decode"):
-        everywhere(picture, role, metrics(prompt=0, answered=0))
+    for side in ("prefill", "decode"):
+        everywhere(picture, side, metrics(prompt=0, answered=0))
     found = points(picture)
     assert named(found, Status.FAILED) == set()
     open_ = [p for p in found if p.status is Status.UNKNOWN]
@@ -264,17 +265,74 @@ def test_the_nodes_folder(log: str | Unread, status: Status) -> None:
     assert "weights.cache: pod" in point.fix or status is Status.UNKNOWN
 
 
-def test_a_scaled_set_has_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no number is generated because something scales the set, the engines that it wants count, more or fewer."""
-    from disagg_serving.verify import pods, sets, view
+def scaled_picture(engines: int | None = None) -> Picture:
+    """An environment whose decode is scaled from 2 to 9, with so many engines now; by default the least."""
+    bounds = {"minReplicaCount": 2, "maxReplicaCount": 9}
+    data = environment(model(decode=role(autoscaling=bounds)), autoscaling={"prometheusAddress": "http://prometheus.monitoring.svc:9090"})
+    planned = layout(data)
+    groups = [replace(g, replicas=engines or g.replicas) if g.role == "decode" else g for g in planned.groups]
+    picture = as_planned(replace(planned, groups=groups))
+    picture.layout = planned
+    return picture
 
-    picture = as_planned(stack_layout("prod"))
-    for module in (view, sets, pods):
-        monkeypatch.setattr(module, "planned_replicas", lambda g: None if g.role == "decode" else planned_replicas(g))
-    picture.objects[picture.made("LeaderWorkerSet", "llama-70b-decode")]["spec"]["replicas"] = 5
+
+SCALED_SET, SCALED_OBJECT = ("set-replicas", "LeaderWorkerSet m/m-decode"), ("scaled-object", "ScaledObject m/m-decode")
+
+
+@pytest.mark.parametrize("engines", [2, 3, 5, 9])
+def test_a_scaled_stack_is_green_at_every_number_between_its_bounds(engines: int) -> None:
+    """Whatever number KEDA has chosen between the bounds, with one node or as many as they may be, nothing is unknown or failed."""
+    found = points(scaled_picture(engines))
+    assert [p for p in found if p.status is not Status.OK] == []
+    said_of = {(p.id, p.subject): (p.expected, p.found) for p in found}
+    assert said_of[SCALED_SET] == ("2 to 9", str(engines))
+    assert SCALED_OBJECT in said_of
+    (nodes,) = [p for p in found if p.id == "pool-nodes" and "decode" in p.subject]
+    assert (nodes.expected, nodes.found) == ("1 to 3 nodes", f"{-(-engines // 4)} nodes")
+
+
+@pytest.mark.parametrize("engines", [1, 10])
+def test_a_number_beyond_the_bounds_fails_once(engines: int) -> None:
+    """Fewer engines than the least or more than the most is a fault of its set, and what follows from it is at most unknown."""
+    found = points(scaled_picture(engines))
+    assert named(found, Status.FAILED) == {SCALED_SET}
+    (point,) = [p for p in found if p.status is Status.FAILED]
+    assert (point.expected, point.found) == ("2 to 9", str(engines))
+    assert "scaled-object" in point.fix
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ({"type": "Ready", "status": "False", "reason": "ScaledObjectCheckFailed", "message": "no prometheus"}, "ScaledObjectCheckFailed: no prom"),
+        ({"type": "Ready", "status": "Unknown"}, "Ready is Unknown"),
+        ({"type": "Paused", "status": "True"}, "paused"),
+        (None, "KEDA has not looked at it"),
+    ],
+)
+def test_an_autoscaler_that_does_nothing_is_seen(condition: dict[str, str] | None, words: str) -> None:
+    """A ScaledObject that KEDA cannot serve, has not seen, or that somebody has paused, fails although the number is still right."""
+    picture = scaled_picture()
+    picture.objects[picture.made("ScaledObject", "m-decode")]["status"] = {"conditions": [condition]} if condition else {}
     found = points(picture)
-    assert ("set-replicas", f"LeaderWorkerSet {SPACE}/llama-70b-decode") not in {(p.id, p.subject) for p in found}
-    assert named(found, Status.FAILED) == {("group-whole", f"{SPACE}/llama-70b-decode-4")}
+    assert named(found, Status.FAILED) == {SCALED_OBJECT}
+    assert words in next(p.found for p in found if p.status is Status.FAILED)
+
+
+def test_a_scaled_set_that_nobody_scales() -> None:
+    """Engines below the least and a ScaledObject that is not ready are two points."""
+    picture = scaled_picture(1)
+    not_ready = {"type": "Ready", "status": "False", "reason": "Failed", "message": "x"}
+    picture.objects[picture.made("ScaledObject", "m-decode")]["status"] = {"conditions": [not_ready]}
+    assert named(points(picture), Status.FAILED) == {SCALED_SET, SCALED_OBJECT}
+
+
+def test_a_scaled_object_that_was_not_read_is_unknown() -> None:
+    """Without the right to read it, and where it is gone, nobody knows whether the role is scaled."""
+    for what in (Unread("no right to look"), None):
+        picture = scaled_picture()
+        picture.objects[picture.made("ScaledObject", "m-decode")] = what
+        assert SCALED_OBJECT in named(points(picture), Status.UNKNOWN)
 
 
 def test_a_controller_of_a_local_chart_has_no_version_to_compare() -> None:

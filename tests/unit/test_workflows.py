@@ -6,12 +6,15 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from disagg_serving.preview.revision import find_revision
 from factories import ROOT
+from repositories import Repository
 
 WORKFLOWS = ROOT / "examples/github-actions/.github/workflows"
 ACTION = ROOT / ".github/actions/plan/action.yml"
@@ -56,6 +59,129 @@ def test_the_commenter_runs_nothing_of_the_pull_request() -> None:
     assert [s.get("uses", "").split("@")[0] for s in steps] == ["actions/download-artifact", ""]
 
 
+def group(job: dict[str, Any], values: dict[str, str]) -> str:
+    """A concurrency group for an event."""
+    text: str = job["concurrency"]["group"]
+    for name, value in values.items():
+        text = text.replace("${{ " + name + " }}", value)
+    assert "${{" not in text
+    return text
+
+
+def test_what_runs_at_the_same_time() -> None:
+    """Previews of two pull requests or stacks leave each other alone; an update is never cut off; one comment is written at a time."""
+    jobs = load(WORKFLOWS / "deploy.yml")["jobs"]
+    number, stack = "github.event.pull_request.number", "matrix.stack"
+    assert len({group(jobs["preview"], {number: n, stack: s}) for n in ("1", "2") for s in ("staging", "prod")}) == 4
+    assert len({group(jobs["up"], {stack: s}) for s in ("staging", "prod")}) == 2
+    assert jobs["up"]["concurrency"]["cancel-in-progress"] is False
+    run = "github.event.workflow_run."
+    comment = load(WORKFLOWS / "comment.yml")
+    assert len({group(comment, {f"{run}head_repository.full_name": r, f"{run}head_branch": "b"}) for r in ("o/r", "fork/r")}) == 2
+    assert comment["concurrency"]["cancel-in-progress"] is False
+
+
+def test_base_of_a_merge(tmp_path: Path) -> None:
+    """What the workflow compares with is the base that GitHub merged into, also when it is newer than the event's, in as shallow a clone."""
+    steps = load(WORKFLOWS / "plan.yml")["jobs"]["plan"]["steps"]
+
+    origin = Repository(tmp_path / "origin")
+    origin.commit({"Pulumi.yaml": {"name": "x", "runtime": "python"}})
+    origin.git("checkout", "--quiet", "-b", "change")
+    origin.commit({"a": "1"})
+    origin.git("checkout", "--quiet", "main")
+    newest = origin.commit({"b": "1"})
+    origin.git("merge", "--quiet", "--no-ff", "-m", "merge", "change")
+    depth = f"--depth={steps[0]['with']['fetch-depth']}"
+    origin.git("clone", "--quiet", depth, origin.folder.as_uri(), str(tmp_path / "clone"))
+    assert find_revision(tmp_path / "clone", steps[1]["with"]["base"]).commit == newest
+
+
+DISAGG = """#!/bin/bash
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --format) kind=$2 ;;
+    -o) file=$2 ;;
+    --base) echo "$2" >> "$RUNNER_TEMP/bases" ;;
+  esac
+  shift
+done
+echo "  message about $kind" >&2
+if [ "$kind" = html ]; then code=$HTML; else code=$MARKDOWN; fi
+if [ "$code" != 1 ]; then echo "the $kind" > "$file"; fi
+exit "$code"
+"""
+
+
+@pytest.fixture
+def action(tmp_path: Path) -> Callable[..., tuple[int, Path, str]]:
+    """The action's own shell steps with a disagg that ends with given codes: exit code, folder of the report, and what was printed."""
+    stub = tmp_path / "disagg/bin/disagg"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(DISAGG)
+    stub.chmod(0o755)
+
+    def run(markdown: int = 0, html: int = 0, *, steps: tuple[str, ...] = ("Begin the report", "Plan")) -> tuple[int, Path, str]:
+        code, printed, outputs = 0, "", dict[str, str]()
+        for step in (s for s in load(ACTION)["runs"]["steps"] if s.get("name") in steps):
+            given = {"BASE": "HEAD^1", "FAIL_ON": "error", "REPORT": outputs.get("folder", "")}
+            ours = {"RUNNER_TEMP": str(tmp_path), "MARKDOWN": str(markdown), "HTML": str(html)}
+            files = {name: str(tmp_path / name.lower()) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+            env = {"PATH": "/usr/local/bin:/usr/bin:/bin", **ours, **files, **{name: given[name] for name in step.get("env", {})}}
+            command = ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+            done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+            outputs |= dict(line.split("=", 1) for line in (tmp_path / "github_output").read_text().splitlines())
+            code, printed = done.returncode, printed + done.stdout + done.stderr
+        assert Path(outputs["markdown"]).parent == Path(outputs["html"]).parent == Path(outputs["folder"])
+        return code, Path(outputs["folder"]), printed
+
+    return run
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_action_keeps_the_report(action: Callable[..., tuple[int, Path, str]], tmp_path: Path, code: int) -> None:
+    """Report, page and summary are there when all is well and when checks failed; the job ends as the checks did."""
+    ended, report, printed = action(code, code)
+    assert ended == code
+    assert (report / "plan.md").read_text() == (tmp_path / "github_step_summary").read_text() == "the markdown\n"
+    assert (report / "plan.html").read_text() == "the html\n"
+    assert "::error" not in printed
+    assert (tmp_path / "bases").read_text() == "HEAD^1\n" * 2
+
+
+def test_action_reports_its_own_failure(action: Callable[..., tuple[int, Path, str]], tmp_path: Path) -> None:
+    """When the tool fails there is a report that says so with its message, which is code and never markup."""
+    ended, report, printed = action(1)
+    assert ended == 1
+    assert (report / "plan.md").read_text() == "### This could not be planned\n\n      message about markdown\n"
+    assert (tmp_path / "github_step_summary").read_text() == (report / "plan.md").read_text()
+    assert "message about markdown" in printed
+    assert not (report / "plan.html").exists()
+
+
+def test_action_reports_what_was_not_installed(action: Callable[..., tuple[int, Path, str]]) -> None:
+    """Before anything is installed there is already a report, for the case that it goes no further."""
+    _, report, _ = action(steps=("Begin the report",))
+    assert "could not be installed" in (report / "plan.md").read_text()
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_action_reports_a_missing_page(action: Callable[..., tuple[int, Path, str]], code: int) -> None:
+    """A page that could not be written fails the job and is told in the report."""
+    ended, report, printed = action(code, 1)
+    assert ended == (code or 1)
+    assert "::error title=disagg plan::" in printed
+    assert (report / "plan.md").read_text().startswith("the markdown\n\nThe page for a browser could not be written")
+
+
+def test_action_used_twice(action: Callable[..., tuple[int, Path, str]]) -> None:
+    """A second use in one job has a folder of its own, so a failure never shows the first one's report."""
+    _, first, _ = action()
+    _, second, _ = action(1)
+    assert first != second
+    assert not (second / "plan.html").exists()
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which GitHub's runners have, is not installed")
 @pytest.mark.parametrize(
     ("pulls", "comments", "written"),
@@ -70,10 +196,12 @@ def test_the_commenter_runs_nothing_of_the_pull_request() -> None:
         ),
     ],
 )
-def test_one_comment(tmp_path: Path, pulls: Any, comments: Any, written: tuple[str, str] | None) -> None:
-    """The comment goes to the pull request whose newest commit was planned; the second report replaces the first."""
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report/plan.md").write_text("the plan", encoding="utf-8")
+@pytest.mark.parametrize("report", ["the plan", None])
+def test_one_comment(tmp_path: Path, pulls: Any, comments: Any, written: tuple[str, str] | None, report: str | None) -> None:
+    """The comment goes to the pull request whose newest commit was planned; the second report replaces the first, also when there is none."""
+    if report:
+        (tmp_path / "report").mkdir()
+        (tmp_path / "report/plan.md").write_text(report, encoding="utf-8")
     (tmp_path / "calls.json").write_text("[]")
     gh = tmp_path / "bin/gh"
     gh.parent.mkdir()
@@ -87,4 +215,4 @@ def test_one_comment(tmp_path: Path, pulls: Any, comments: Any, written: tuple[s
     writes = [c for c in calls if "--method" in c and c[c.index("--method") + 1] != "GET"]
     assert [(c[2], c[3]) for c in writes] == ([written] if written else [])
     if written:
-        assert (tmp_path / "body.md").read_text().splitlines()[:2] == ["<!-- disagg-plan -->", "the plan"]
+        assert (tmp_path / "body.md").read_text().splitlines()[:2] == ["<!-- disagg-plan -->", report or "### This could not be planned"]

@@ -25,6 +25,12 @@ GQA = frozenset(
 )
 MLA = frozenset({"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM", "KimiK2ForCausalLM"})
 SUPPORTED = GQA | MLA
+EXPERTS = (MLA - {"DeepseekV2ForCausalLM"}) | {"Qwen3MoeForCausalLM", "GptOssForCausalLM", "MixtralForCausalLM"}
+"""Classes of which every published model has experts; without their number the memory would be that of a dense model."""
+PLAIN_EXPERTS = frozenset({"GptOssForCausalLM", "MixtralForCausalLM"})
+"""Classes whose intermediate_size is that of an expert."""
+SPARSE = frozenset({"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"})
+MOST_LAYERS = 1000
 
 _PLAIN = {"fp8": "fp8", "mxfp4": "mxfp4"}
 _METHODS = ("awq", "compressed-tensors", "fp8", "gptq", "modelopt", "modelopt_fp4", "mxfp4")
@@ -128,6 +134,11 @@ def _refused(path: str, message: str, value: Any, allowed: str) -> SpecError:
 
 def _facts(c: _Config, architecture: str) -> dict[str, Any]:
     layers, hidden, heads = c.number("num_hidden_layers"), c.number("hidden_size"), c.number("num_attention_heads")
+    if layers > MOST_LAYERS:
+        c.refuse("num_hidden_layers", "is more than any model has", layers, f"at most {MOST_LAYERS}")
+    for key in ("first_k_dense_replace", "num_nextn_predict_layers"):
+        if c.number(key, 0, least=0) > layers <= MOST_LAYERS:
+            c.refuse(key, f"is more than the {layers} layers", c.data[key], f"at most {layers}")
     facts: dict[str, Any] = {
         "layers": layers,
         "hiddenSize": hidden,
@@ -144,26 +155,47 @@ def _facts(c: _Config, architecture: str) -> dict[str, Any]:
         facts |= {"kvHeads": c.number("num_key_value_heads", heads), "headDim": c.number("head_dim", max(1, hidden // heads))}
         if heads % facts["kvHeads"] and not c.findings:
             c.refuse("num_key_value_heads", f"does not divide the {heads} attention heads", facts["kvHeads"], f"a divisor of {heads}")
-    kinds = c.data.get("indexer_types")
-    if c.data.get("index_n_heads") is not None:
-        full = kinds.count("full") if isinstance(kinds, list) else layers
+    if architecture in SPARSE or c.data.get("index_n_heads") is not None:
         facts["indexer"] = {
             "heads": c.number("index_n_heads"),
             "headDim": c.number("index_head_dim"),
             "topK": c.number("index_topk"),
-            "layers": full or layers,
+            "layers": _indexers(c, layers),
         }
-    if experts := c.first("n_routed_experts", "num_experts", "num_local_experts"):
-        facts["moe"] = {
-            "experts": experts,
-            "expertsPerToken": c.first("num_experts_per_tok", "experts_per_token") or 1,
-            "sharedExperts": c.number("n_shared_experts", 0, least=0),
-            "intermediateSize": c.number("moe_intermediate_size", facts["intermediateSize"]),
-            "denseLayers": _dense_layers(c, layers),
-        }
+    if architecture in EXPERTS or any(c.data.get(key) is not None for key in _COUNTS):
+        facts["moe"] = _experts(c, architecture, facts)
     if sliding := _sliding_layers(c, architecture, layers):
         facts["slidingWindow"] = {"size": c.number("sliding_window"), "layers": sliding}
     return facts
+
+
+_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts")
+
+
+def _experts(c: _Config, architecture: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Routed and shared experts; what the config does not say is refused, because no size could be guessed."""
+    usual = "num_local_experts" if architecture in PLAIN_EXPERTS else "num_experts" if architecture in GQA else _COUNTS[0]
+    experts, visited = c.first(*_COUNTS) or c.number(usual), c.first("num_experts_per_tok", "experts_per_token") or c.number("num_experts_per_tok")
+    if visited > experts and not c.findings:
+        c.refuse("num_experts_per_tok", f"is more than the {experts} experts", visited, f"at most {experts}")
+    return {
+        "experts": experts,
+        "expertsPerToken": visited,
+        "sharedExperts": c.number("n_shared_experts", 0, least=0),
+        "intermediateSize": c.number("moe_intermediate_size", facts["intermediateSize"] if architecture in PLAIN_EXPERTS else None),
+        "denseLayers": _dense_layers(c, facts["layers"]),
+    }
+
+
+def _indexers(c: _Config, layers: int) -> int:
+    """Layers that have an indexer of their own."""
+    kinds = c.data.get("indexer_types")
+    if kinds is None:
+        return layers
+    if not isinstance(kinds, list) or len(kinds) != layers or "full" not in kinds:
+        c.refuse("indexer_types", f"are not the kinds of {layers} layers", kinds, f"{layers} kinds, some of them full")
+        return layers
+    return kinds.count("full")
 
 
 def _latent(c: _Config, heads: int) -> dict[str, Any]:

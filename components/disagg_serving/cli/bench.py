@@ -12,11 +12,10 @@ import typer
 import yaml
 
 from ..errors import ToolError
-from ..load.runs import RunKind, first_runs
+from ..load.runs import RunKind, first_runs, refuse_scaled
 from ..manifests.load import build_load
 from ..planning.evaluation import evaluate_file
-from .check import CheckFormat
-from .common import emit, find_input
+from .common import DataFormat, emit, find_input
 from .verify import Context, Kubeconfig, connect
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     write_back: Annotated[bool, typer.Option("--write-back", help="With --start: put measured rates into the stack file.")] = False,
     timeout: Annotated[int, typer.Option("--timeout", min=60, max=DAY, help="Seconds that one run may take.")] = 3600,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Chooses the prompts. Default: the time.", show_default=False)] = None,
-    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format of --start.")] = CheckFormat.TEXT,
+    output_format: Annotated[DataFormat, typer.Option("--format", help="Output format; without --start text is YAML.")] = DataFormat.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> int:
@@ -56,8 +55,11 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     number = int(time.time()) if seed is None else seed
     planned = [(served, one) for served in chosen for one in first_runs(layout, served, kinds, number)]
     if not start:
-        emit(yaml.safe_dump_all(_objects(layout, planned, timeout), sort_keys=False, width=1000), None)
+        objects = _objects(layout, planned, timeout)
+        as_json = output_format is DataFormat.JSON
+        emit(json.dumps({"version": 1, "objects": objects}, indent=2) if as_json else yaml.safe_dump_all(objects, sort_keys=False, width=1000), None)
         return 0
+    refuse_scaled(layout, chosen, kinds)
     from ..load.measure import measure  # noqa: PLC0415 (only where a cluster is asked)
     from ..load.start import Loader  # noqa: PLC0415 (likewise)
     from ..preview.output.load import render_runs  # noqa: PLC0415 (likewise)
@@ -70,7 +72,7 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     if write_back:
         _write(found, given.file.path)
     runs = [m.as_dict(layout) for m in found]
-    emit(json.dumps({"version": 1, "runs": runs}, indent=2) if output_format is CheckFormat.JSON else render_runs(runs), None)
+    emit(json.dumps({"version": 1, "runs": runs}, indent=2) if output_format is DataFormat.JSON else render_runs(runs), None)
     last = {(m.served.spec.name, m.finished.run.kind): m.verdict for m in found}
     return 2 if any(v is not None and v.rate is None for v in last.values()) else 0
 

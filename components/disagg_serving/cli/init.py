@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from ..errors import Level, ToolError
+from ..errors import Level, SpecError, ToolError
 from ..spec.stack_file import Project, find_project
 from .common import emit
 
 MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
+MOST_NODES, LEAST_RATE = 1000, 0.000001
 _STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _Answer = TypeVar("_Answer", str, int, float)
 
@@ -32,12 +34,12 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     region: Annotated[str | None, typer.Option(help="AWS region.", show_default=False)] = None,
     zone: Annotated[list[str] | None, typer.Option(help="Availability zone, first that of the GPU nodes; repeat it.", show_default=False)] = None,
     instance: Annotated[str | None, typer.Option(help="Instance type of the GPU nodes.", show_default=False)] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, max=1000, help="GPU nodes there are; without it the fewest.", show_default=False)] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="GPU nodes there are; without it the fewest.", show_default=False)] = None,
     reservation: Annotated[list[str] | None, typer.Option(help="Capacity reservation or block; may be repeated.", show_default=False)] = None,
     mode: Annotated[Mode | None, typer.Option(help="Separate prefill and decode, or one role.", show_default=False)] = None,
     input_tokens: Annotated[int | None, typer.Option(min=1, help="Mean prompt length.", show_default=False)] = None,
     output_tokens: Annotated[int | None, typer.Option(min=1, help="Mean answer length.", show_default=False)] = None,
-    requests_per_second: Annotated[float | None, typer.Option(min=0.000001, help="Mean arrival rate.", show_default=False)] = None,
+    requests_per_second: Annotated[float | None, typer.Option(min=LEAST_RATE, help="Mean arrival rate.", show_default=False)] = None,
     max_model_len: Annotated[int | None, typer.Option(min=1, help="Longest prompt and answer; else from the means.", show_default=False)] = None,
     admin_role: Annotated[list[str] | None, typer.Option(help="ARN of a role that administers the cluster.", show_default=False)] = None,
     access_from: Annotated[list[str] | None, typer.Option(help="Network that may reach the cluster's API.", show_default=False)] = None,
@@ -45,18 +47,30 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
 ) -> int:
     """Write a stack file that passes `disagg check`, by questions or by options; without a project here, also the project."""
     from ..planning.proposal import Wish, propose  # noqa: PLC0415 (only this command needs it)
+    from . import answers  # noqa: PLC0415
     from .new_project import check_command, project_files, schema_of, stack_text  # noqa: PLC0415
 
     ask = _Questions(interactive=sys.stdin.isatty() and not yes, required=not yes)
-    stack = ask("STACK", stack, "Name of the new stack", STACK, required=True)
-    project, target = _target(stack)
-    model = ask("--model", model, "Model, see `disagg catalog models`", MODEL, required=True)
-    region = ask("--region", region, "AWS region", REGION, required=True)
-    zones = zone or _words(ask("--zone", None, "Zones, first that of the GPU nodes", f"{region}a,{region}b"))
-    instance = ask("--instance", instance, "Instance type, see `disagg catalog instances`", INSTANCE)
-    nodes = nodes or ask("--nodes", None, "GPU nodes there are (0: the fewest that work)", 0) or None
-    reservation = reservation or _words(ask("--reservation", None, "Capacity reservations, cr-... (empty: on demand)", ""))
+    project = _project()
+    stack = ask("STACK", stack, "Name of the new stack", STACK, lambda name: _target(name, project), required=True)
+    target = _target(stack, project)
+    model = known = ask("--model", model, "Model, see `disagg catalog models`", MODEL, answers.model, required=True)
+    region = within = ask("--region", region, "AWS region", REGION, answers.region, required=True)
+    first = f"{region}a,{region}b"
+    zones = _words(ask("--zone", _text(zone), "Zones, first that of the GPU nodes", first, lambda text: answers.zones(_words(text), within)))
+    instance = kind = ask("--instance", instance, "Instance type, see `disagg catalog instances`", INSTANCE, answers.instance)
+    nodes = ask("--nodes", nodes, "GPU nodes there are (0: the fewest that work)", 0, answers.between(0, MOST_NODES)) or None
+    on_demand = "Capacity reservations, cr-... (empty: on demand)"
+    reserved = _words(ask("--reservation", _text(reservation), on_demand, "", lambda text: answers.reservations(_words(text), kind)))
     separate = mode is Mode.DISAGGREGATED if mode else ask.confirm("Separate prefill and decode")
+
+    def fits(prompt: int, answer: int = 1) -> None:
+        answers.between(1)(min(prompt, answer))
+        answers.tokens(known, max_model_len, prompt, answer)
+
+    prompt = ask("--input-tokens", input_tokens, "Mean prompt in tokens", 8000, fits)
+    answer = ask("--output-tokens", output_tokens, "Mean answer in tokens", 1000, lambda tokens: fits(prompt, tokens))
+    rate = ask("--requests-per-second", requests_per_second, "Mean requests a second", 1.0, answers.between(LEAST_RATE))
     wish = Wish(
         name=_model_name(model),
         model=model,
@@ -65,15 +79,16 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
         instance_type=instance,
         nodes=nodes,
         disaggregated=separate,
-        reservation_ids=tuple(reservation),
-        input_tokens=input_tokens or ask("--input-tokens", None, "Mean prompt in tokens", 8000),
-        output_tokens=output_tokens or ask("--output-tokens", None, "Mean answer in tokens", 1000),
-        requests_per_second=requests_per_second or ask("--requests-per-second", None, "Mean requests a second", 1.0),
+        reservation_ids=tuple(reserved),
+        input_tokens=prompt,
+        output_tokens=answer,
+        requests_per_second=rate,
         max_model_len=max_model_len,
         admin_role_arns=tuple(admin_role or ()),
         public_access_cidrs=tuple(access_from or ()),
     )
     ask.complain()
+    fits(prompt, answer)
     proposal = propose(wish, project.root if project else Path.cwd())
     files = {} if project else project_files()
     files[target] = stack_text(region, proposal.environment, schema_of(target, project), proposal.reason)
@@ -91,13 +106,16 @@ class _Questions:
     def __init__(self, *, interactive: bool, required: bool) -> None:
         self._interactive, self._required, self._missing = interactive, required, list[str]()
 
-    def __call__(self, option: str, given: _Answer | None, words: str, default: _Answer, *, required: bool = False) -> _Answer:
-        """The given value, the answer, or the default."""
-        if given is not None:
+    def __call__(  # noqa: PLR0913 (what a question consists of)
+        self, option: str, given: _Answer | None, words: str, default: _Answer, check: Callable[[_Answer], object], *, required: bool = False
+    ) -> _Answer:
+        """The given value, the answer, or the default; on a terminal what `check` refuses is asked for again."""
+        if given is not None and not (self._interactive and _refused(check, given)):
             return given
-        if self._interactive:
+        while self._interactive:
             answer: _Answer = typer.prompt(words, default=default, type=type(default), show_default=default not in ("", 0))
-            return answer
+            if not _refused(check, answer):
+                return answer
         if required and self._required:
             self._missing.append(option)
         return default
@@ -112,18 +130,32 @@ class _Questions:
             raise ToolError(f"say {', '.join(self._missing)}; or --yes for the defaults, or start it in a terminal to be asked")
 
 
-def _target(stack: str) -> tuple[Project | None, Path]:
-    """The project here and the stack's file. Raises ToolError where one must not be written."""
+def _refused(check: Callable[[_Answer], object], answer: _Answer) -> bool:
+    """Whether a check refuses an answer, after it has said why."""
+    try:
+        check(answer)
+    except (SpecError, ToolError) as problem:
+        typer.echo(str(problem), err=True)
+        return True
+    return False
+
+
+def _project() -> Project | None:
+    """The project here, if any."""
+    try:
+        return find_project(Path.cwd())
+    except ToolError:
+        return None
+
+
+def _target(stack: str, project: Project | None) -> Path:
+    """The stack's file. Raises ToolError where one must not be written."""
     if not _STACK_NAME.fullmatch(stack):
         raise ToolError(f"{stack} is no name of a stack (allowed: letters, digits, -, _ and .)")
-    try:
-        project = find_project(Path.cwd())
-    except ToolError:
-        project = None
     target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
     if target.exists():
         raise ToolError(f"{_shown(target)} exists and is left as it is; choose another name, or edit it")
-    return project, target
+    return target
 
 
 def _write(files: dict[Path, str]) -> None:
@@ -135,6 +167,11 @@ def _write(files: dict[Path, str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as new:
             new.write(text)
+
+
+def _text(words: list[str] | None) -> str | None:
+    """What would be answered for these values of an option."""
+    return ",".join(words) if words else None
 
 
 def _words(text: str) -> list[str]:

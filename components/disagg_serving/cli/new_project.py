@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import yaml
 
@@ -13,6 +17,7 @@ from .. import __version__
 from ..pins import KUBERNETES
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project
 
+_LIBRARY = "disagg-serving"
 SCHEMA = "stack.schema.json"
 _PROGRAM = '''"""The program of every stack: `pulumi up` and `disagg plan` both run this file."""
 
@@ -45,10 +50,46 @@ def project_files() -> dict[Path, str]:
     return {
         here / "Pulumi.yaml": _PROJECT,
         here / "__main__.py": _PROGRAM,
-        here / "requirements.txt": f"disagg-serving=={__version__}\n",
+        here / "requirements.txt": requirements(_installed_from()),
         here / ".gitignore": ".venv/\n__pycache__/\n",
         here / SCHEMA: json.dumps(json_schema("stack"), indent=1) + "\n",
     }
+
+
+def requirements(source: Mapping[str, Any] | None) -> str:
+    """The requirement of this library as it runs here; `source` is its direct_url.json (PEP 610), None when it came from an index."""
+    if source is None:
+        return f"{_LIBRARY}=={__version__}\n"
+    url, parts = str(source["url"]), []
+    vcs = source.get("vcs_info")
+    if vcs:
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    hashes = (source.get("archive_info") or {}).get("hashes") or {}
+    if "sha256" in hashes:
+        parts.append(f"sha256={hashes['sha256']}")
+    if source.get("subdirectory"):
+        parts.append(f"subdirectory={source['subdirectory']}")
+    line = f"{_LIBRARY} @ {_without_password(url)}{'#' if parts else ''}{'&'.join(parts)}\n"
+    return f"# as it is installed here; elsewhere this path may hold something else or nothing\n{line}" if url.startswith("file:") else line
+
+
+def _installed_from() -> Mapping[str, Any] | None:
+    """Where the running library was installed from, None for an index."""
+    try:
+        text = distribution(_LIBRARY).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    found: Mapping[str, Any] | None = json.loads(text) if text else None
+    return found
+
+
+def _without_password(url: str) -> str:
+    """The address without a password or token; a user's name as for ssh, and variables that pip fills in, stay."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at or re.fullmatch(r"(\$\{\w+\}:?)+", user) or (parts.scheme.endswith("ssh") and ":" not in user):
+        return url
+    return urlunsplit(parts._replace(netloc=host))
 
 
 def schema_of(target: Path, project: Project | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import __version__
-from ..errors import Level, ToolError, sort_findings
+from ..errors import Level, SpecError, ToolError, sort_findings
 from ..spec.stack_file import Project, StackFile, find_project
 from .common import emit, find_input, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
@@ -50,15 +50,17 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     if all_stacks == (stack is not None):
         raise ToolError("give the name of a stack, or --all")
     if stack is not None:
-        given = find_input(stack)
-        if given.project is None or given.file.bare:
-            raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
-        project, plans = given.project, _plans(given.project, given.file, base)
+        try:
+            given = find_input(stack)
+            if given.project is None or given.file.bare:
+                raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
+            plans = _plans(given.project, given.file, base, look_up=look_up)
+        except SpecError as problem:
+            if output is None and output_format is PlanFormat.TEXT:
+                raise
+            plans = [_refused(stack, problem)]
     else:
-        project = find_project(Path.cwd())
-        plans = _plans(project, None, base)
-    if look_up:
-        plans = [_with_answers(p, project) for p in plans]
+        plans = _plans(find_project(Path.cwd()), None, base, look_up=look_up)
     if output_format is PlanFormat.JSON:
         from ..preview.output.json import render_json  # noqa: PLC0415
 
@@ -78,14 +80,27 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     return 2 if any(fails(p, Level(fail_on.value)) for p in plans) else 0
 
 
-def _plans(project: Project, file: StackFile | None, base: str | None) -> list[Plan]:
-    """Plans of one stack, or of all without a file; with `base` each has its difference."""
+def _refused(stack: str, problem: SpecError) -> Plan:
+    """The report on input that cannot be read: its findings alone."""
+    from ..preview.graph import Graph  # noqa: PLC0415
+    from ..preview.plan import Plan  # noqa: PLC0415
+
+    try:
+        name = find_project(Path.cwd()).name
+    except (SpecError, ToolError):
+        name = ""
+    return Plan(name, stack, Graph(), problem.findings)
+
+
+def _plans(project: Project, file: StackFile | None, base: str | None, *, look_up: bool) -> list[Plan]:
+    """Plans of one stack, or of all without a file; with `look_up` with what AWS says, with `base` each has its difference."""
     from ..preview.plan import make_plan, make_plans  # noqa: PLC0415
 
     if file is None and not project.stacks() and base is None:
         raise ToolError("this project has no stack files")
     if base is None:
-        return [make_plan(project, file)] if file else make_plans(project, project.stacks())
+        plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
+        return [_with_answers(p, project) for p in plans] if look_up else plans
     from ..preview.base import recorded, scrubbed_environment  # noqa: PLC0415
     from ..preview.comparison import with_differences  # noqa: PLC0415
     from ..preview.revision import find_revision  # noqa: PLC0415
@@ -94,6 +109,9 @@ def _plans(project: Project, file: StackFile | None, base: str | None) -> list[P
     with recorded(revision, file.stack if file else None, __version__) as base_plans:
         with scrubbed_environment():
             plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
+        if look_up:
+            plans = [_with_answers(p, project) for p in plans]
+            revision = replace(revision, notes=(*revision.notes, "AWS is asked about this revision alone: what it answers counts as new"))
         return with_differences(plans, base_plans(), revision, every=file is None)
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..planning.evaluation import evaluate_file
-from .check import CheckFormat
-from .common import emit, find_input, on_terminal, terminal_width
+from .common import DataFormat, emit, find_input, on_terminal, terminal_width
 
 if TYPE_CHECKING:
     from ..planning.shapes import Layout
@@ -26,7 +25,7 @@ Context = Annotated[
 
 def verify(  # noqa: PLR0913, PLR0917 (options)
     stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
-    output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
+    output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     canary: Annotated[bool, typer.Option("--canary", help="Send one request through each router; its API key is read from DISAGG_API_KEY.")] = False,
@@ -47,7 +46,7 @@ def verify(  # noqa: PLR0913, PLR0917 (options)
     if canary:
         snapshot, outcomes = requests.send(connection, layout, snapshot, timeout)
     points = sort_points([*compare(layout, snapshot), *requests.check(outcomes, timeout)])
-    if output_format is CheckFormat.JSON:
+    if output_format is DataFormat.JSON:
         data = {"version": 1, "server": snapshot.server, "points": [p.as_dict() for p in points]}
         emit(json.dumps(data, indent=2, ensure_ascii=False), None)
     else:

@@ -87,10 +87,11 @@ class Verdict:
 
 
 def judge_prefill(run: Run, result: Result, samples: Sequence[Sample], group: Group) -> Verdict:
-    """Prompt tokens a second and GPU: only where prompts waited for prefill throughout, and were calculated and not found in a cache."""
+    """Prompt tokens a second and GPU: only where a prompt waited for each rank throughout, and were calculated and not found in a cache."""
     if reason := _unfit(run, result, samples):
         return Verdict(reason=reason)
-    busy = _share([s.prefill.waiting > 0 for s in _middle(samples)])
+    queues = group.replicas * group.spec.data_parallel
+    busy = _share([s.prefill.waiting >= queues for s in _middle(samples)])
     if busy < MOSTLY:
         return Verdict(reason=f"prompts waited for prefill in {busy:.0%} of the samples only: something before it was the limit")
     moved = samples[-1].prefill - samples[0].prefill

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from ..errors import Finding, Level, SpecError
 from ..manifests.load import Run
+from ..planning.autoscaling import scaled
 from ..planning.balance import BalanceError, Workload, batch_limit
 from ..planning.report import capacity_of, shape_of
 from ..planning.shapes import Group, Layout, Served
@@ -16,7 +17,7 @@ from ..spec import WorkloadSpec
 
 TRAFFIC_SECONDS, FEWEST = 300, 20
 PREFILL_DEPTH, PREFILL_STEPS, STEP_TOKENS = 8, 4, 8192
-"""Requests that wait at each prefill engine: at least so many, and enough for so many engine steps of vLLM's default size on an H100."""
+"""Requests that wait at each data-parallel rank of prefill: at least so many, and enough for so many steps of vLLM's default size on an H100."""
 PREFILL_ROUNDS, DECODE_ROUNDS = 16, 4
 """Requests of a run, as a multiple of its concurrency: the more, the less the beginning and the end of the run weigh."""
 
@@ -49,6 +50,19 @@ def first_runs(layout: Layout, served: Served, kinds: Sequence[RunKind], seed: i
     return runs
 
 
+def refuse_scaled(layout: Layout, chosen: Sequence[Served], kinds: Sequence[RunKind]) -> None:
+    """Raise SpecError where a run measures a role whose number of engines could change meanwhile: a rate is divided by their GPUs."""
+    found = []
+    for group in scaled(g for served in chosen for g in layout.groups_of(served)):
+        least, most = group.spec.least_replicas, group.spec.most_replicas
+        if group.role in {kind.value for kind in kinds} and least != most:
+            message = f"lets the autoscaler add engines while a {group.role} run fills the queue, so a rate of one GPU could not be told"
+            fix = "set minReplicaCount and maxReplicaCount to the same number for the time of the run"
+            found.append(Finding("load", Level.ERROR, f"{group.path}.autoscaling", message, f"{least} to {most}", "a fixed number", fix))
+    if found:
+        raise SpecError(found)
+
+
 def traffic(work: WorkloadSpec, seed: int) -> Run:
     """Requests as the stack file expects them, arriving at random for five minutes."""
     requests = max(FEWEST, math.ceil(work.requests_per_second * TRAFFIC_SECONDS))
@@ -56,21 +70,24 @@ def traffic(work: WorkloadSpec, seed: int) -> Run:
 
 
 def prefill(work: WorkloadSpec, group: Group, seed: int) -> Run:
-    """Prompts with an answer of one token, more at a time than prefill can take: its queue is never empty, and decode idles."""
+    """Prompts with an answer of one token, more at a time than prefill can take: the queue of no rank is ever empty, and decode idles."""
     step = group.spec.max_num_batched_tokens or STEP_TOKENS
     depth = max(PREFILL_DEPTH, math.ceil(PREFILL_STEPS * step / work.input_tokens))
-    concurrency = depth * group.replicas
+    concurrency = depth * group.spec.data_parallel * group.replicas
     return Run(RunKind.PREFILL.value, work.input_tokens, 1, concurrency * PREFILL_ROUNDS, seed, concurrency=concurrency)
 
 
 def decode(work: WorkloadSpec, group: Group, seed: int) -> Run:
-    """As many requests at a time as decode's KV cache holds. Raises SpecError where it holds none or that is not known."""
+    """As many requests at a time as the KV caches of all decode ranks hold, each request whole in one of them.
+
+    Raises SpecError where they hold none or that is not known.
+    """
     known, expected = capacity_of(group), Workload(work.input_tokens, work.output_tokens)
     try:
         batch = batch_limit(shape_of(group).sequence_slots, known.kv_tokens.mid if known else 0, expected)
     except BalanceError as problem:
         raise SpecError([Finding("load", Level.ERROR, group.path, f"cannot be loaded: {problem}")]) from None
-    concurrency = batch * group.replicas
+    concurrency = batch * group.spec.data_parallel * group.replicas
     return Run(RunKind.DECODE.value, work.input_tokens, work.output_tokens, concurrency * DECODE_ROUNDS, seed, concurrency=concurrency)
 
 

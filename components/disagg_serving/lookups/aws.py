@@ -34,7 +34,7 @@ def open_session(region: str, profile: str | None = None) -> boto3.Session:
         import boto3  # noqa: PLC0415 (an extra, which only look-ups need)
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
     except ImportError:
-        raise ToolError("look-ups need boto3, which is not installed: pip install 'disagg-serving[aws]'") from None
+        raise ToolError("look-ups need boto3, which is not installed: `make extras` in a clone, else pip install 'disagg-serving[aws]'") from None
     try:
         return boto3.Session(profile_name=profile, region_name=region)
     except BotoCoreError as problem:

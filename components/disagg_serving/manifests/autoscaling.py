@@ -83,13 +83,14 @@ def build_scaled_object(group: Group, spec: AutoscalingSpec) -> dict[str, Any]:
 
 
 def query_of(group: Group, signal: Signal) -> str:
-    """PromQL of one signal: the sum over a role's leaders, one series without labels, which KEDA asks for.
+    """PromQL of one signal: the sum over a role's engines, one series without labels, which KEDA asks for.
 
+    A leader's metrics have a series for each data-parallel rank: requests of the ranks add up, shares of their KV caches do not.
     No series means that nothing is known, not that nothing is to do; then the query is empty, and the number of engines stays as it is.
     """
     pods = f'namespace="{group.namespace}",pod=~"{group.name}-[0-9]+"'
     if signal.name == "kvCacheUsage":
-        return f"sum(vllm:kv_cache_usage_perc{{{pods}}})"
+        return f"sum(avg by (pod) (vllm:kv_cache_usage_perc{{{pods}}}))"
     if signal.name == "waitingRequests":
         return f"sum(avg_over_time(vllm:num_requests_waiting{{{pods}}}[{QUEUE_WINDOW}]))"
     return f"({_tokens_in_flight(group)}) / {signal.rate:.0f}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import labels
+from ..planning.autoscaling import scaled
 from ..planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB, Group, Served
 from ..planning.startup import ready_wait_seconds
 from ..spec import EnvironmentSpec
@@ -111,7 +112,7 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
         "metadata": metadata,
         "spec": {
             # KEDA's HorizontalPodAutoscaler owns the number of a scaled role that serves
-            **({} if group.spec.autoscaling and group.served.live else {"replicas": group.replicas}),
+            **({} if scaled([group]) else {"replicas": group.replicas}),
             # LeaderReady would deadlock: a leader is ready only after its workers have joined
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {

@@ -39,13 +39,13 @@ class Pace:
 
 
 def scaled(groups: Iterable[Group]) -> list[Group]:
-    """The groups whose number KEDA chooses."""
-    return [g for g in groups if g.spec.autoscaling is not None]
+    """The groups whose number KEDA chooses; a waiting candidate keeps its least engines until it serves."""
+    return [g for g in groups if g.spec.autoscaling is not None and g.served.live]
 
 
 def scaled_out(groups: Iterable[Group]) -> list[Group]:
     """The groups with the most engines that they may have."""
-    return [replace(g, replicas=g.spec.most_replicas) if g.spec.autoscaling else g for g in groups]
+    return [replace(g, replicas=g.spec.most_replicas) if g.spec.autoscaling and g.served.live else g for g in groups]
 
 
 def at_most(layout: Layout) -> Layout:

@@ -22,7 +22,8 @@ def cost_of(layout: Layout) -> dict[str, Any]:
 
     Lines without a known price have null amounts and say why; the totals then are what is known. `asOf` is the oldest price's day.
     """
-    lines = [_pool_line(name, groups_instance, len(nodes), capacity) for name, groups_instance, nodes, capacity in _pools(layout)]
+    blocks = _of_blocks(layout)
+    lines = [_pool_line(name, instance, len(nodes), capacity, prepaid=name in blocks) for name, instance, nodes, capacity in _pools(layout)]
     lines += _existing_nodes(layout) + _fixed_lines(layout)
     known = [line for line in lines if line["perHour"] is not None]
     total = sum(line["perHour"] for line in known)
@@ -58,17 +59,29 @@ def _pools(layout: Layout) -> list[tuple[str, Instance, list[Any], str]]:
     return found
 
 
+def _of_blocks(layout: Layout) -> set[str]:
+    """Pools whose reservations are all said to be Capacity Blocks."""
+    kinds: dict[str, set[str]] = {}
+    for group in layout.groups:
+        capacity = group.spec.capacity
+        known = {one.id: one.type for one in capacity.reservations}
+        kinds.setdefault(group.pool, set()).update(known.get(named, "unknown") for named in capacity.all_reservation_ids)
+    return {pool for pool, found in kinds.items() if found == {"capacity-block"}}
+
+
 def _existing_nodes(layout: Layout) -> list[dict[str, Any]]:
     note = "they exist already, so they are not counted"
     return [_line(name, name, len(nodes), None, note) for name, pool, nodes in place(layout) if pool is None]
 
 
-def _pool_line(name: str, instance: Instance, count: int, capacity: str) -> dict[str, Any]:
+def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prepaid: bool = False) -> dict[str, Any]:
     if capacity == "spot":
         return _line(name, f"{instance.id} spot, {name}", count, None, "spot prices change by the hour and are not in the catalogue")
     price, note = instance.on_demand, ""
     if capacity == "reserved":
         note = "on-demand price: what an On-Demand Capacity Reservation costs; a Capacity Block is prepaid"
+    if prepaid and capacity == "reserved" and instance.capacity_block is not None:
+        price, note = instance.capacity_block, "a Capacity Block's price, which is prepaid for its whole time"
     if price is None:
         price, note = instance.capacity_block, "no on-demand price is listed; this is a Capacity Block's"
     if price is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,17 @@ from ..spec.validation import try_parse
 from .acceptance import accept, unused_acceptances
 from .layout import build_layout, resolve
 from .pairs import placed
-from .rules import NO_STACK, StackContext, Stage, Subject, run_stage
+from .rules import NO_STACK, StackContext, Stage, Subject, rules, run_stage, with_layouts
 from .shapes import Layout
 
 if TYPE_CHECKING:
     from .looked_up import LookedUp
+
+
+_SHAPES = re.compile(
+    r"(models\[\d+\])(?:\.candidate)?\.(prefill|decode|server|model|engine|maxModelLen|gpuMemoryUtilization|kvCacheDtype|blockSize|speculative)\b"
+)
+"""Places whose value decides how large an engine is: without it, the default would be judged."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,10 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
     except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads
         findings += problem.findings
     if has_errors(findings):
+        # what can be laid out by itself is checked in the same run; what it only informs about would be about a part
+        whole = with_layouts(served, ((f.id, f.path) for f in findings if f.level is Level.ERROR))
+        about = run_stage(subject.with_layout(build_layout(spec, whole)), Stage.LAYOUT) if whole else []
+        findings += accept((f for f in about if f.level is not Level.INFO), spec.accept)
         return Evaluation(sort_findings(placed(findings)), spec)
     layout = build_layout(spec, served)
     findings += accept(run_stage(subject.with_layout(layout), Stage.LAYOUT), spec.accept)
@@ -103,9 +114,16 @@ def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
 
 
 def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Finding]:
-    """Drop what rules say about places whose faulty value was left out."""
+    """Drop what rules say about places whose faulty value was left out, and about the layout of a model that such a value shapes."""
     gone = [f.path for f in faulty if f.id != "unknown-key"]
-    return [f for f in findings if not any(_within(f.path, path) for path in gone)]
+    unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
+    of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
+
+    def guessed(finding: Finding) -> bool:
+        model = finding.path.split(".", maxsplit=1)[0]
+        return (model in unknown and finding.id in of_layouts) or any(_within(finding.path, path) for path in gone)
+
+    return [f for f in findings if not guessed(f)]
 
 
 def _within(path: str, place: str) -> bool:

@@ -92,7 +92,7 @@ def _rates(prefill: Group, decode: Group, workload: Workload) -> Rates | None:
 
 
 def _bounds(groups: Sequence[Group], workload: Workload) -> list[Bound]:
-    """What arithmetic and memory bandwidth leave to each role, for the requests that its KV cache holds."""
+    """What arithmetic and memory bandwidth leave to each role, for the requests that the KV cache of each of its ranks holds."""
     found: list[Bound] = []
     for group in groups:
         room = capacity_of(group)
@@ -102,7 +102,7 @@ def _bounds(groups: Sequence[Group], workload: Workload) -> list[Bound]:
             batch = batch_limit(shape_of(group).sequence_slots, room.kv_tokens.mid, workload)
             held = batch * (workload.input_tokens + workload.output_tokens / 2) * room.kv_bytes_per_token_per_gpu
             step = Step(group.served.facts.layers, group.spec.tensor_parallel, room.weights_gib.mid * GIB, held)
-            found.append(decode_tokens(group.instance.gpu, step, batch))
+            found.append(decode_tokens(group.instance.gpu, step, batch, room.ranks))
     return found
 
 

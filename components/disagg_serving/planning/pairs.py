@@ -16,7 +16,7 @@ from typing import Any
 from .. import labels
 from ..errors import Finding
 from ..spec import CandidateSpec, ModelSpec
-from .shapes import Group, Served, block_size_of
+from .shapes import Group, block_size_of
 
 CANDIDATE = ".candidate"
 LOGS_ONLY = frozenset({"--enable-log-requests", "--disable-log-stats", "--disable-uvicorn-access-log", "--uvicorn-log-level", "--max-log-len"})
@@ -98,13 +98,6 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
         "extraArgs": [f for f in flags if f.split("=", maxsplit=1)[0] not in LOGS_ONLY],
         "extraEnv": {n: v for n, v in model.extra_env.items() if not n.startswith(LOG_VARIABLES)},
     }
-
-
-def reads_kv(served: Served, prefill: int, decode: int) -> bool:
-    """Whether decode engines of `decode` GPUs can read what prefill engines of `prefill` GPUs wrote (vLLM 0.33: nixl/base_worker.py)."""
-    if max(prefill, decode) % min(prefill, decode):
-        return False
-    return prefill <= decode or served.facts.mla is not None or prefill <= served.facts.kv_heads
 
 
 def placed(findings: Iterable[Finding]) -> list[Finding]:

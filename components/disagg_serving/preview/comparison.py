@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..errors import Finding, Level, sort_findings
 from ..planning.rolling import rolling
-from .base import BasePlans
+from . import providers
+from .base import ALL, BasePlans
 from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
-from .diff import Change, Difference, Op, PathChange
+from .diff import Change, CheckChanges, Difference, Op, PathChange
 from .effects import with_effects, worst_first
 from .graph import COMPUTED, Graph
 from .paths import differences
@@ -30,20 +32,51 @@ Resources = Mapping[str, Mapping[str, Any]]
 def with_differences(plans: Sequence[Plan], base: BasePlans, revision: Revision, *, every: bool) -> list[Plan]:
     """The plans, each with its difference; with `every` also those of stacks that only the base has."""
     found = []
-    for plan in plans:
-        before = base.plans.get(plan.stack, {})
-        notes = [*revision.notes, *base.notes]
-        if base.plans and not before:
-            notes.append(f"{revision.asked} has no stack {plan.stack}: everything counts as new")
+    shared = [*revision.notes, *base.notes]
+    unknown = sorted(base.failures.keys() - {ALL, *(p.stack for p in plans)}) if every else []
+    for plan in [*plans, *(Plan(plans[0].project if plans else "", s, Graph(), []) for s in unknown)]:
+        before, failure, notes = base.plans.get(plan.stack, {}), base.failure(plan.stack), shared
+        if failure is not None:
+            found.append(_not_compared(plan, before, revision, failure, notes))
+            continue
+        if not before:
+            notes = [*shared, f"{revision.asked} has no stack {plan.stack}: everything counts as new"]
         difference = compare(before, plan.as_dict(), revision.asked, revision.commit, notes, rolling(plan.layout) if plan.layout else None)
         found.append(replace(plan, difference=difference))
-    gone = sorted(base.plans.keys() - {p.stack for p in plans}) if every else []
-    for stack in gone:
-        before = base.plans[stack]
-        note = f"the stack has no file any more: what it deployed stays until `pulumi destroy --stack {stack}`"
-        empty = Plan(before["project"], stack, Graph(), [])
-        found.append(replace(empty, difference=compare(before, empty.as_dict(), revision.asked, revision.commit, [*revision.notes, note])))
-    return found
+    gone = sorted(base.plans.keys() - {p.stack for p in found}) if every else []
+    return [*found, *(_without_file(stack, base.plans[stack], revision) for stack in gone)]
+
+
+def _without_file(stack: str, before: Mapping[str, Any], revision: Revision) -> Plan:
+    """A stack that only the base has: nothing happens to what it deployed, which somebody has to know."""
+    message, fix = f"is gone, but what it deployed stays until `pulumi destroy --stack {stack}`", f"run that at {revision.asked}, or keep the file"
+    finding = Finding("stack-file", Level.WARNING, f"Pulumi.{stack}.yaml", message, fix=fix)
+    same = len(_resources(before))
+    difference = Difference(revision.asked, revision.commit, revision.notes, unchanged=same, checks=CheckChanges(new=[finding]))
+    return Plan(before["project"], stack, Graph(), [finding], difference=difference)
+
+
+def _of_another_project(before: Mapping[str, Any], after: Mapping[str, Any], stack_urn: str | None) -> list[Change]:
+    """What a renamed project means: its stacks are others, with a state of their own."""
+    old, new, stack = before.get("project"), after.get("project"), after.get("stack")
+    if not before.get("resources") or old == new or stack_urn is None:
+        return []
+    effect = (
+        f"the project {old} is now {new}, which has another state: nothing of {old} is deleted, and all is made anew beside it where names allow; "
+        f"`pulumi stack rename <organization>/{new}/{stack}` takes the state along"
+    )
+    former = next((r["urn"] for r in before["resources"] if r["type"] == STACK_TYPE), f"urn:pulumi:{stack}::{old}::{STACK_TYPE}::{old}-{stack}")
+    return [Change(stack_urn, STACK_TYPE, f"{new}-{stack}", Op.RENAME, (), effect, Level.ERROR, former)]
+
+
+def _not_compared(plan: Plan, before: Mapping[str, Any], revision: Revision, failure: str, notes: Sequence[str]) -> Plan:
+    """The plan with a finding in place of changes; the checks of a base that only refuses its input are compared."""
+    message = f"has no plan of {revision.asked} ({revision.commit[:10]}) to be compared with: {failure}"
+    fix = "give --base a revision that can be planned, or look at `pulumi preview`"
+    checks = check_changes(before["checks"], plan.as_dict()["checks"]) if before else CheckChanges()
+    difference = Difference(revision.asked, revision.commit, notes, checks=checks, compared=False)
+    finding = Finding("base-not-compared", Level.ERROR, f"stack {plan.stack}", message, None, "", fix)
+    return replace(plan, findings=sort_findings([*plan.findings, finding]), difference=difference)
 
 
 def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
@@ -56,9 +89,19 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
 ) -> Difference:
     """The difference of two plans in the form of `plan --format json`; an older version's may lack keys."""
     old, new = _resources(before), _resources(after)
+    checks = check_changes(before.get("checks", []), after.get("checks", []))
     if not new and after.get("checks"):
         # what is refused declares nothing, which does not mean that anything is deleted
-        old, notes = {}, [*notes, "the checks stop before any resource is declared, so only they are compared"]
+        notes = [*notes, "the checks stop before any resource is declared, so only they are compared"]
+        return Difference(base, commit, notes, checks=checks, compared=False)
+    stack_urn = next((r["urn"] for r in after.get("resources", []) if r["type"] == STACK_TYPE), None)
+    moved = _of_another_project(before, after, stack_urn)
+    if moved:
+        old = {}
+    if old and new and "providers" in after and "providers" not in before:
+        notes = [*notes, f"{base} does not say its aws: configuration: region, account and tags are not compared"]
+    declared = len(new)
+    old, new = providers.compared(before, after, old, new)
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
     changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias), rolling)
@@ -66,12 +109,12 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
         base,
         commit,
         [*notes, *_notes(old, new, changes)],
-        sorted(changed, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn])),
-        len(new) - sum(c.urn in new for c in changes),
+        [*moved, *sorted(changed, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn]))],
+        declared - sum(c.urn in new and c.type != providers.TYPE for c in changes),
         capacity_deltas(before.get("capacity", []), after.get("capacity", [])),
         placement_deltas(before.get("placement", []), after.get("placement", [])),
         cost_deltas(before.get("cost") or {}, after.get("cost") or {}),
-        check_changes(before.get("checks", []), after.get("checks", [])),
+        checks,
     )
 
 

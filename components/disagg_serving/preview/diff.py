@@ -104,8 +104,9 @@ class CheckChanges:
 class Difference:
     """All that differs between the base and what is in the working folder.
 
-    `base` is the revision as it was asked for, `commit` the one that was recorded (empty where there was none to record), `notes` what
-    a reader has to know about the comparison. Changes, and the deltas of each list, stand worst first.
+    `base` is the revision as it was asked for, `commit` the one that was recorded (empty where there was none to record), `notes` what a
+    reader has to know about the comparison, `compared` is false where nothing but the checks could be. Changes, and the deltas of each
+    list, stand worst first.
     """
 
     base: str
@@ -117,6 +118,7 @@ class Difference:
     placement: Sequence[Delta] = ()
     cost: Sequence[Delta] = ()
     checks: CheckChanges = field(default_factory=CheckChanges)
+    compared: bool = True
 
     def severities(self) -> set[Level]:
         """The levels that occur among changes and deltas; findings count in the plan's own checks."""
@@ -132,6 +134,7 @@ class Difference:
         return {
             "base": self.base,
             "commit": self.commit,
+            "compared": self.compared,
             "notes": list(self.notes),
             "unchanged": self.unchanged,
             "capacity": [d.as_dict() for d in self.capacity],

@@ -21,6 +21,7 @@ JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
 LEVELS = tuple(Level)
 OPS = (Op.RENAME, Op.REPLACE, Op.DELETE, Op.UPDATE, Op.CREATE)
 WORST_FIRST = (
+    "pulumi:providers:aws",
     "aws:s3/bucket:Bucket",
     "aws:kms/key:Key",
     "eks:index:Cluster",
@@ -72,7 +73,8 @@ def _of_any(case: Case, *, by_alias: bool) -> Iterator[Effect]:
     change = case.change
     if change.former is not None:
         yield _renamed(case, change.former, by_alias=by_alias)
-    if case.goes and case.before["options"].get("protect"):
+    away = case.goes or (change.op is Op.RENAME and not by_alias)
+    if away and case.before["options"].get("protect"):
         yield Effect("it is protected: the engine refuses until an update with protect: false has run", Level.ERROR)
     elif any(p.path == "options.protect" and p.before and not p.after for p in change.paths):
         yield Effect("it is no longer protected: a later change may delete it", Level.WARNING)

@@ -9,6 +9,8 @@ from .diff import Op
 from .effects_base import NODE_POOL, Case, Effect, Judge, drift
 
 KEPT = "retainOnDelete"
+IDENTITY = ("profile", "assumeRole", "allowedAccountIds", "forbiddenAccountIds")
+"""Configuration of the provider by which it acts for another account or role; `assumeRoles` and `assumeRoleWithWebIdentity` among it."""
 
 
 def _network(case: Case) -> Iterator[Effect]:
@@ -110,7 +112,29 @@ def _record(case: Case) -> Iterator[Effect]:
         yield Effect("the name under which clients call the model changes or goes", Level.WARNING)
 
 
+def _provider(case: Case) -> Iterator[Effect]:
+    """The default provider: what it says holds for every AWS resource without a provider of its own."""
+    before, after = case.values("region")
+    if before != after and before and after:
+        yield Effect(f"every regional AWS resource is made anew in {after}, and what runs in {before} is deleted with its data", Level.ERROR)
+    elif before != after:
+        what = f"aws:region is {after}" if after else f"aws:region is no longer {before}"
+        yield Effect(
+            f"{what}, else the environment says it: if the region becomes another, every regional AWS resource is made anew there", Level.WARNING
+        )
+    moved = sorted({path.split(".")[0].split("[")[0] for path in case.paths() if path.startswith(IDENTITY)})
+    if moved:
+        yield Effect(
+            f"{', '.join(f'aws:{key}' for key in moved)}: in another account nothing of this stack is found, all is made anew there, "
+            "and what runs in the former account stays and is managed by nobody",
+            Level.ERROR,
+        )
+    if case.touches("defaultTags"):
+        yield Effect("the tags of every AWS resource change: policies and bills that go by them follow", Level.WARNING)
+
+
 AWS_EFFECTS: Mapping[str, Judge] = {
+    "pulumi:providers:aws": _provider,
     "aws:ec2/vpc:Vpc": _network,
     "aws:ec2/subnet:Subnet": _network,
     "aws:ec2/internetGateway:InternetGateway": _nat,

@@ -14,6 +14,9 @@ LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 CHART = "kubernetes:helm.sh/v4:Chart"
 TEMPLATE = "spec.leaderWorkerTemplate"
 ROUTER_CHART = "router"
+EXISTING = "spec.existingCluster"
+WHICH = ("kubeconfig", "context", "name", "stackReference")
+"""Keys that say which cluster is adopted."""
 SHARED_FLAGS = ("--revision", "--dtype", "--quantization", "--kv-cache-dtype", "--block-size", "--kv-transfer-config", "--speculative-config")
 """Flags that prefill and decode must agree on while KV goes from one to the other; a stack file has them once a model."""
 
@@ -174,6 +177,13 @@ def case_name(case: Case) -> str:
     return case_name_of(case.after or case.before)
 
 
+def _environment(case: Case) -> Iterator[Effect]:
+    """A kubeconfig is secret on both sides; only the environment says that it is another cluster's."""
+    where = [path for path in case.paths() if path == EXISTING or path in {f"{EXISTING}.{key}" for key in WHICH}]
+    if case.op is Op.UPDATE and where:
+        yield Effect("another cluster, unless both ways lead to one: everything is made anew there, what runs on the former stays", Level.ERROR)
+
+
 KUBERNETES_EFFECTS: Mapping[str, Judge] = {
     LWS: _workload,
     NODE_POOL: _node_pool,
@@ -184,5 +194,6 @@ KUBERNETES_EFFECTS: Mapping[str, Judge] = {
     "kubernetes:core/v1:Secret": _secret,
     "kubernetes:networking.k8s.io/v1:NetworkPolicy": _policy,
     "kubernetes:batch/v1:Job": _job,
+    "disagg-serving:index:Environment": _environment,
 }
 """By type; a type that is not here has no effect to tell."""

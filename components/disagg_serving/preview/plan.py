@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import Finding, Level, SpecError, ToolError, sort_findings
@@ -20,6 +20,7 @@ from ..planning.shapes import Group, Layout
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
 from .diff import Difference
 from .graph import Graph, declared
+from .providers import configured
 from .topology import topology_of
 
 VERSION = 1
@@ -37,6 +38,7 @@ class Plan:
     findings: Sequence[Finding]
     layout: Layout | None = None
     difference: Difference | None = None
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as data; the keys are the contract of `plan --format json`."""
@@ -44,6 +46,7 @@ class Plan:
             "version": VERSION,
             "project": self.project,
             "stack": self.stack,
+            "providers": {name: dict(given) for name, given in self.providers.items()},
             "resources": [r.as_dict() for r in self.graph.resources.values()],
             "checks": [f.as_dict() for f in self.findings],
             "capacity": capacities(self.layout) if self.layout else [],
@@ -86,7 +89,7 @@ def scaling_of(layout: Layout) -> dict[str, Any]:
     full = at_most(layout)
     roles = [
         {
-            "model": g.served.spec.name,
+            **g.owner,
             "role": g.role,
             "minReplicaCount": g.spec.least_replicas,
             "maxReplicaCount": g.spec.most_replicas,
@@ -119,15 +122,17 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     named = known.spec.secret_keys() if known is not None and known.spec is not None else []
     # a key that is not in the file may come from an ESC environment; rule secret-keys has said so
     secrets = file.secrets | {f"{NAMESPACE}:{key}" for _, key in named}
+    providers = configured(config, secrets)
     recording = record(project.program, project.name, file.stack, config, secrets)
     about_objects = check_objects(declared(recording.graph))
     if known is not None:
         reasons = known.spec.accept if known.spec is not None else {}
-        return Plan(project.name, file.stack, recording.graph, sort_findings([*known.findings, *accept(about_objects, reasons)]), known.layout)
+        findings = sort_findings([*known.findings, *accept(about_objects, reasons)])
+        return Plan(project.name, file.stack, recording.graph, findings, known.layout, providers=providers)
     # a program of the user's own: its components know what they were given
     findings = sort_findings([*(f for e in recording.evaluations for f in e.findings), *about_objects])
     layout = merge_layouts([e.layout for e in recording.evaluations if e.layout is not None])
-    return Plan(project.name, file.stack, recording.graph, findings, layout)
+    return Plan(project.name, file.stack, recording.graph, findings, layout, providers=providers)
 
 
 def make_plans(project: Project, stacks: Sequence[str]) -> list[Plan]:

@@ -12,7 +12,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
         asyncio.run(run_in_stack(lambda: _run_program(root, program)))
 
     try:
-        with _inside(root), _without_stack_traces():
+        with _inside(root), _without_stack_traces(), redirect_stdout(sys.stderr):  # standard output is the report's
             contextvars.copy_context().run(run)
     except ChecksFailed as problem:
         raise SpecError(problem.findings) from None

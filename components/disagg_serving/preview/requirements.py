@@ -3,106 +3,167 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import posixpath
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from ..errors import ToolError
+from ..yaml_io import inside
 from .revision import Revision
 
-Read = Callable[[str], str | None]
-LOCAL = ("-e", "--editable", ".", "/", "file:")
-"""What a line of requirements.txt begins with that installs a folder: its code is that of the work tree, only its dependencies count."""
+FOLDER = re.compile(r"(-e|--editable|\.|/|file:|\S+ *@ *file:)(?!.*\.(whl|zip|tar\.gz)\b)")
+"""A line of requirements.txt that installs a folder: its code is that of the work tree, only its dependencies count."""
+INCLUDE = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>[^\s=].*)")
+COMMENT = re.compile(r"(^|\s)#.*$")
+DECLARED = "pyproject.toml: dependencies"
 COMPLETE = "complete"
+KEPT_VARIABLES = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_CONFIG_DIRS",
+        "XDG_DATA_HOME",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NETRC",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    ]
+)
+"""What an installation sees of the environment besides the installer's own settings: packages may run code of theirs when they are built."""
 
 
-def interpreter_of(revision: Revision, cache: Path) -> tuple[Path, bool]:
-    """An interpreter with the revision's packages, and whether it is one of its own.
+def interpreter_of(revision: Revision, tree: Path, cache: Path) -> tuple[Path, bool]:
+    """An interpreter with the packages of a revision that is checked out in `tree`, and whether it is one of its own.
 
     Raises ToolError when the packages differ from this revision's and cannot be installed.
     """
-    project = PurePosixPath(revision.project.as_posix())
-    wanted = _requirements(revision.read, project)
-    if wanted == _requirements(_reader(revision.repository), project):
+    wanted = _requirements(tree, revision.project)
+    if wanted == _requirements(revision.repository, revision.project):
         return Path(sys.executable), False
-    key = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:24]
+    key = hashlib.sha256(json.dumps([sys.version, wanted]).encode()).hexdigest()[:24]
     folder = cache / "python" / key
     python = folder / "bin" / "python"
     if not (folder / COMPLETE).is_file():
-        _install(folder, python, wanted, revision)
+        _install(folder, python, tree, wanted, revision)
     return python, True
 
 
-def _reader(root: Path) -> Read:
-    def read(path: str) -> str | None:
-        try:
-            return (root / path).read_text(encoding="utf-8")
-        except OSError:
-            return None
-
-    return read
-
-
-def _requirements(read: Read, project: PurePosixPath) -> list[str]:
-    """The lines of requirements.txt and of the files that it includes, sorted; of local folders their declared dependencies."""
-    lines, local = list(_lines(read, project / "requirements.txt")), False
-    found = set()
-    for line in lines:
-        if line.startswith(LOCAL):
-            local = True
-        else:
-            found.add(line)
-    if local or not lines:
-        found |= set(_declared(read(str(project / "pyproject.toml"))))
-    return sorted(found)
+def _requirements(root: Path, project: Path) -> dict[str, str]:
+    """Texts of requirements.txt and of all files that it includes, by path, and the declared dependencies where folders are installed."""
+    found: dict[str, str] = {}
+    todo = [posixpath.normpath((project / "requirements.txt").as_posix())]
+    while todo:
+        path = todo.pop()
+        text = None if path in found else _text(root, path)
+        if text is not None:
+            found[path] = text
+            todo += [
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), m["file"])) for line in _lines(text) if (m := INCLUDE.fullmatch(line))
+            ]
+    lines = [line for text in found.values() for line in _lines(text)]
+    if not lines or any(FOLDER.match(line) for line in lines):
+        found[DECLARED] = _declared(_text(root, (project / "pyproject.toml").as_posix()))
+    return found
 
 
-def _lines(read: Read, file: PurePosixPath, depth: int = 0) -> Iterator[str]:
-    for raw in (read(str(file)) or "").splitlines():
-        line = raw.split(" #")[0].strip()
-        if not line or line.startswith("#"):
-            continue
-        option, _, other = line.partition(" ")
-        if option in ("-r", "--requirement") and depth < 5:  # noqa: PLR2004 (files that include each other end somewhere)
-            yield from _lines(read, file.parent / other.strip(), depth + 1)
-        else:
-            yield line
+def _text(root: Path, path: str) -> str | None:
+    """A file of a work tree; None where there is none. Raises ToolError where it lies elsewhere: an installer shows what it cannot read."""
+    file = inside(root, path)
+    if file is None:
+        raise ToolError(f"{path}, of the requirements, leads out of the repository")
+    try:
+        return file.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None
 
 
-def _declared(text: str | None) -> list[str]:
+def _lines(text: str) -> Iterator[str]:
+    """Logical lines without comments."""
+    for line in text.replace("\r\n", "\n").replace("\\\n", " ").splitlines():
+        bare = COMMENT.sub("", line).strip()
+        if bare:
+            yield bare
+
+
+def _declared(text: str | None) -> str:
     try:
         declared = tomllib.loads(text or "").get("project", {}).get("dependencies", [])
-    except tomllib.TOMLDecodeError:
-        return []
-    return [str(d) for d in declared]
+    except (tomllib.TOMLDecodeError, AttributeError):
+        return ""
+    return "".join(f"{d}\n" for d in declared)
 
 
-def _install(folder: Path, python: Path, wanted: list[str], revision: Revision) -> None:
-    """Make a virtual environment with the revision's packages, by uv where it is there, else by pip."""
+def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], revision: Revision) -> None:
+    """Make a virtual environment with the revision's packages, by uv where it is there, else by pip, from the revision's own files."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(parents=True)
     except OSError as problem:
         raise ToolError(f"no place for the packages of {revision.asked}: {folder}: {(problem.strerror or str(problem)).lower()}") from None
-    listed = folder / "requirements.txt"
-    listed.write_text("\n".join(wanted) + "\n", encoding="utf-8")
+    listed = []
+    for path, text in wanted.items():
+        if path == DECLARED:
+            file = folder / "declared.txt"
+            file.write_text(text, encoding="utf-8")
+            listed += ["-r", str(file)]
+        elif any(FOLDER.match(line) for line in _lines(text)):
+            # the work tree goes, so nothing may be installed from its folders; what is beside them stays as it is
+            kept = [line for line in _lines(text) if not FOLDER.match(line)]
+            (tree / path).write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    first = tree / revision.project / "requirements.txt"
+    if first.is_file():
+        listed = ["-r", first.name, *listed]
     uv = shutil.which("uv")
     if uv:
         steps = [
-            [uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)],
-            [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python), "-r", str(listed)],
+            [uv, "venv", "--quiet", "--no-project", "--allow-existing", "--python", sys.executable, str(folder)],
+            [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python), *listed],
         ]
     else:
-        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "-r", str(listed)]
-        steps = [[sys.executable, "-m", "venv", str(folder)], [str(python), *install]]
+        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *listed]
+        steps = [[sys.executable, "-m", "venv", str(folder)], [str(python), "-P", *install]]
     for step in steps:
-        done = subprocess.run(step, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            step,
+            cwd=tree / revision.project,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
             reason = next((line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "no reason given").strip()
             fix = "run it once where the package index is reached, or compare with a revision of the same requirements"
             raise ToolError(f"the requirements of {revision.commit[:10]} differ from those here and cannot be installed: {reason}; {fix}")
     (folder / COMPLETE).touch()
+
+
+def _environment() -> dict[str, str]:
+    """What finds the package index, with its credentials if it has any, and no others."""
+    settings = {k for k in os.environ if k.startswith(("PIP_", "UV_")) and not any(word in k for word in ("TOKEN", "PUBLISH"))}
+    return {k: v for k, v in os.environ.items() if k in KEPT_VARIABLES | settings}

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ..errors import ToolError, did_you_mean
@@ -27,11 +28,6 @@ class Revision:
     asked: str
     commit: str
     notes: tuple[str, ...] = ()
-
-    def read(self, path: str) -> str | None:
-        """A file of the revision, by its path in the repository; None where there is none."""
-        found = _git(self.repository, "show", f"{self.commit}:{path}")
-        return found.stdout if found.returncode == 0 else None
 
     def differs(self, path: Path) -> bool:
         """Whether a folder or file is another one in the working tree, with what is not committed or new."""
@@ -94,9 +90,15 @@ def _git(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
     # hooks and monitors are programs that a repository may bring
     options = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
-    return subprocess.run(
-        ["git", *options, *args], cwd=folder, env={**os.environ, **quiet}, capture_output=True, text=True, errors="replace", check=False
-    )
+    environment = {k: v for k, v in os.environ.items() if k not in _local_variables()} | quiet
+    return subprocess.run(["git", *options, *args], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", check=False)
+
+
+@cache
+def _local_variables() -> frozenset[str]:
+    """Variables that bind git to one repository or index, as a hook inherits them; here the folder alone says which repository is meant."""
+    listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
+    return frozenset(listed.stdout.split())
 
 
 def _last_line(text: str) -> str:

@@ -12,6 +12,7 @@ from ..manifests.serving import Secrets
 from ..planning.autoscaling import scaled
 from ..planning.evaluation import evaluate
 from ..planning.report import capacities
+from ..planning.rules import NO_STACK, StackContext
 from ..planning.shapes import Layout, Served
 from .autoscaling import Autoscaling
 from .base import KubernetesObject, checked, plain, project_folder, take
@@ -41,19 +42,22 @@ class Environment(pulumi.ComponentResource):
         """Make the environment. Raises pulumi.RunError when a check fails."""
         fields = take(args, EnvironmentArgs)
         secrets = fields.pop("secrets", {})
-        self._declare(name, checked(evaluate({"name": name, **plain(fields, "args")}, project_folder())), secrets, opts)
+        self._declare(name, checked(evaluate({"name": name, **plain(fields, "args")}, project_folder())), secrets, opts, NO_STACK)
 
     @classmethod
-    def of_layout(cls, name: str, layout: Layout, secrets: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> "Environment":
-        """The environment of a layout that has been checked."""
+    def of_layout(
+        cls, name: str, layout: Layout, secrets: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None, *, stack: StackContext = NO_STACK
+    ) -> "Environment":
+        """The environment of a layout that has been checked, in a stack that says so much besides."""
         self = cls.__new__(cls)
-        self._declare(name, layout, secrets, opts)
+        self._declare(name, layout, secrets, opts, stack)
         return self
 
-    def _declare(self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any) -> None:
+    def _declare(self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any, stack: StackContext) -> None:
         spec = layout.spec
         # what the spec says stands in the state and in every preview's diff, and the policy pack reads it there
-        super().__init__(TYPE, name, {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True)}, opts)
+        said = {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True), "stack": stack.as_dict()}
+        super().__init__(TYPE, name, said, opts)
         below = pulumi.ResourceOptions(parent=self)
         network = self._network(name, layout)
         self.cluster = Cluster(

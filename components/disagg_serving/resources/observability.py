@@ -10,12 +10,10 @@ from ..manifests.observability import build_observability
 from ..manifests.observability.dcgm import RELEASE, exporter_chart, exporter_values
 from ..planning.observability import EXPORTER_NAMESPACE
 from ..planning.shapes import Layout
+from ..planning.sources import in_repository
 from ..planning.standalone import evaluate_models
 from .base import checked, declare, plain, project_folder, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, NodePoolsSpecArgs, ObservabilitySpecArgs, RouterSpecArgs
-
-REPOSITORY = "https://"
-"""How charts begin that are in no OCI registry: folder of the repository, then the chart's name."""
 
 
 class ObservabilityArgs(TypedDict):
@@ -81,7 +79,7 @@ class Observability(pulumi.ComponentResource):
         made = declare(name, (o for o in objects if o["kind"] != "Namespace"), self, namespaces)
         if layout.spec.observability.dcgm_exporter == "chart":
             chart, version = exporter_chart(layout.spec)
-            repository, _, own = chart.rpartition("/") if chart.startswith(REPOSITORY) else ("", "", chart)
+            own, repository = in_repository(chart)
             k8s.helm.v4.Chart(
                 f"{name}-dcgm-exporter",
                 name=RELEASE,

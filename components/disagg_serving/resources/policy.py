@@ -13,7 +13,7 @@ from pulumi_policy.proxy import UnknownValueError
 from ..errors import Finding, Level
 from ..planning.evaluation import evaluate
 from ..planning.objects import Declared
-from ..planning.rules import Rule, Stage, check_objects, rules
+from ..planning.rules import Rule, StackContext, Stage, check_objects, rules
 from .base import project_folder
 from .environment import TYPE as ENVIRONMENT
 
@@ -28,7 +28,11 @@ REFUSE_ACCEPTED = "refuseAccepted"
 SETTINGS = crossguard.PolicyConfigSchema(
     {REFUSE_ACCEPTED: {"type": "boolean", "default": False, "description": "Report also what the stack file accepts."}}
 )
-_WEIGHT = {Level.INFO: 0, Level.WARNING: 1, Level.ERROR: 2}
+OTHERWISE = {
+    Level.ERROR: ("disagg-errors", "What rules of a lower level find to be an error here stops a deployment like any other error."),
+    Level.WARNING: ("disagg-warnings", "What rules of another level only warn of is shown."),
+}
+"""An engine knows one enforcement a policy, so findings of another level than their rule's own are reported by a policy of theirs."""
 _COMPUTED = "<computed>"
 
 
@@ -38,9 +42,10 @@ def serve() -> None:
 
 
 def policies() -> list[crossguard.Policy]:
-    """One policy a rule, in the order of `disagg rules`."""
+    """One policy a rule, in the order of `disagg rules`, and one a level for findings that are not of their rule's."""
     environment, objects = _remembered(_of_environment), _remembered(check_objects)
-    return [_over_stack(r, objects) if r.stage is Stage.OBJECTS else _over_environment(r, environment) for r in rules()]
+    by_rule = [_over_stack(r, objects) if r.stage is Stage.OBJECTS else _over_environment(r, environment) for r in rules()]
+    return [*by_rule, *(_of_other_rules(level, environment) for level in OTHERWISE)]
 
 
 def _over_environment(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
@@ -50,6 +55,18 @@ def _over_environment(rule: Rule, findings: Callable[[Any], list[Finding]]) -> c
                 report(finding.sentence(), args.urn)
 
     return crossguard.ResourceValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.reference)
+
+
+def _of_other_rules(level: Level, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
+    own = {r.id: r.level for r in rules()}
+
+    def validate(args: crossguard.ResourceValidationArgs, report: crossguard.ReportViolation) -> None:
+        if args.resource_type == ENVIRONMENT:
+            for f in findings(plain(args.props)):
+                if f.level is level and own.get(f.id) is not level and not f.accepted:
+                    report(f"[{f.id}] {f.sentence()}", args.urn)
+
+    return crossguard.ResourceValidationPolicy(*OTHERWISE[level], validate, ENFORCED[level])
 
 
 def _over_stack(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
@@ -66,14 +83,14 @@ def _path(resource: crossguard.PolicyResource) -> str:
 
 
 def _violations(rule: Rule, findings: list[Finding], config: Mapping[str, Any]) -> list[Finding]:
-    """A rule's findings of its own level and above; an error that the stack file accepts counts where the pack refuses that."""
+    """A rule's findings of its own level; an error that the stack file accepts counts where the pack refuses that."""
     refuse = bool(config.get(REFUSE_ACCEPTED))
     own = [f for f in findings if f.id == rule.id]
-    return [f for f in own if (refuse if f.accepted else _WEIGHT[f.level] >= _WEIGHT[rule.level])]
+    return [f for f in own if (refuse if f.accepted else f.level is rule.level)]
 
 
 def _of_environment(inputs: Mapping[str, Any]) -> list[Finding]:
-    return evaluate(inputs.get("spec"), project_folder()).findings
+    return evaluate(inputs.get("spec"), project_folder(), StackContext.of_dict(inputs.get("stack") or {})).findings
 
 
 def _remembered(findings: Callable[[Any], list[Finding]]) -> Callable[[Any], list[Finding]]:

@@ -1,10 +1,11 @@
 """The program behind `pulumi up`: the stack's environment, checked, declared and exported."""
 
 import pulumi
+from pulumi.runtime.config import CONFIG, is_config_secret
 
 from ..planning.evaluation import evaluate
 from ..planning.rules import StackContext
-from ..spec.stack_file import NAMESPACE
+from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
 from .base import checked, project_folder
 from .environment import Environment
 
@@ -19,9 +20,17 @@ def deploy() -> Environment:
     if data is None:
         raise pulumi.RunError(f"stack {pulumi.get_stack()} has no {NAMESPACE}:environment; `disagg schema` prints its keys")
     name = pulumi.get_stack()
-    layout = checked(evaluate({"name": name, **data}, project_folder(), StackContext(pulumi.Config("aws").get("region"))))
+    stack = _stack_context()
+    layout = checked(evaluate({"name": name, **data}, project_folder(), stack))
     secrets = {key: config.require_secret(key) for key in sorted({key for _, key in layout.spec.secret_keys()})}
-    environment = Environment.of_layout(layout.spec.name, layout, secrets)
+    environment = Environment.of_layout(layout.spec.name, layout, secrets, stack=stack)
     for key, value in environment.outputs.items():
         pulumi.export(key, value)
     return environment
+
+
+def _stack_context() -> StackContext:
+    """What the engine says about the stack outside the environment: the region, and which keys of ours are encrypted; no value of a secret."""
+    keys = frozenset(key for key in CONFIG.get() if key.startswith(f"{NAMESPACE}:") and key != ENVIRONMENT_KEY)
+    secrets = frozenset(key for key in keys if is_config_secret(key))
+    return StackContext(pulumi.Config("aws").get("region"), secrets, keys - secrets)

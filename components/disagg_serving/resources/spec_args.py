@@ -295,7 +295,7 @@ class ObservabilitySpecArgs(TypedDict):
     """Metrics of the GPUs. chart: install NVIDIA's DCGM exporter on the GPU nodes; existing: the cluster has it, and its metrics carry namespace and pod of whoever holds the GPU. Default: none."""
 
     dcgm_chart: NotRequired[str]
-    """Source of its chart: an OCI reference or a local folder or archive. Default: NVIDIA's own repository."""
+    """Source of its chart: a repository's address with the chart's name, an OCI reference, or a local folder or archive. Default: NVIDIA's own repository."""
 
     scrape_interval_seconds: NotRequired[int]
     """Seconds between two readings, 5 to 60: alerts look at ten minutes and more. Default: 15."""

@@ -12,6 +12,9 @@ from .base import Count, RefusalError, Spec, Text
 CapacityType = Literal["on-demand", "spot", "reserved"]
 ReservationType = Literal["on-demand", "capacity-block"]
 
+YEARS = range(2000, 9000)
+"""Years that are taken for one in which a reservation ends; at the ends of the calendar no time can be reckoned with."""
+
 
 def _moment(value: Any) -> Any:
     """A point in time as YAML or a person writes it, as text in UTC; a day means its beginning."""
@@ -23,6 +26,8 @@ def _moment(value: Any) -> Any:
         read = datetime(read.year, read.month, read.day, tzinfo=UTC)
     if not isinstance(read, datetime):
         raise RefusalError("is no point in time", allowed="day and time in UTC, like 2027-01-31T11:30:00Z")
+    if read.year not in YEARS:
+        raise RefusalError("is no time at which a reservation ends", allowed=f"a year from {YEARS[0]} to {YEARS[-1]}")
     known = read if read.tzinfo else read.replace(tzinfo=UTC)
     return known.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -79,10 +84,13 @@ class CapacitySpec(Spec):
 
     @property
     def held(self) -> int | None:
-        """Instances of the reservations together; None where one does not say how many."""
-        counts = [r.instances for r in self.reservations]
-        known = [n for n in counts if n is not None]
-        return sum(known) if counts and len(known) == len(counts) and not self.reservation_ids else None
+        """Instances of the reservations together, each counted once; None where one does not say how many."""
+        known: dict[str, int] = {}
+        for one in self.reservations:
+            if one.instances is not None:
+                known[one.id] = min(one.instances, known.get(one.id, one.instances))
+        named = set(self.all_reservation_ids)
+        return sum(known.values()) if named and named == known.keys() else None
 
     @property
     def most_nodes(self) -> int | None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from .base import AtLeastOne, Count, Spec, Tags, Text, form
+from .base import AtLeastOne, Count, RefusalError, Spec, Tags, Text, form
 
 Weekday = Literal["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
+
+MINUTES_A_DAY = 24 * 60
+
+
+def _clock(value: Any) -> Any:
+    # YAML reads 22:00 as 22 x 60 + 0
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MINUTES_A_DAY:
+        raise RefusalError("is a number in YAML, which counts 22:00 in sixties", allowed="HH:MM in quotes", right=f"{value // 60:02}:{value % 60:02}")
+    return value
 
 
 class MaintenanceWindowSpec(Spec):
     """The weekly time in which Karpenter may replace drifted or underused nodes."""
 
     day: Weekday = Field("SAT", description="Weekday of the start, UTC. Default: SAT.")
-    start_utc: Annotated[Text, form(r"^([01]\d|2[0-3]):[0-5]\d$", "HH:MM")] = Field("02:00", description="Start as HH:MM in UTC. Default: 02:00.")
+    start_utc: Annotated[Text, form(r"^([01]\d|2[0-3]):[0-5]\d$", "HH:MM"), BeforeValidator(_clock)] = Field(
+        "02:00", description="Start as HH:MM in UTC. Default: 02:00."
+    )
     hours: Annotated[AtLeastOne, Field(le=167)] = Field(6, description="Length in hours, 1 to 167. Default: 6.")
 
 

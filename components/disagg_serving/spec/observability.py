@@ -31,7 +31,9 @@ class ObservabilitySpec(Spec):
         "carry namespace and pod of whoever holds the GPU. Default: none.",
     )
     dcgm_chart: Text | None = Field(
-        None, description="Source of its chart: an OCI reference or a local folder or archive. Default: NVIDIA's own repository."
+        None,
+        description="Source of its chart: a repository's address with the chart's name, an OCI reference, or a local folder or archive. "
+        "Default: NVIDIA's own repository.",
     )
     scrape_interval_seconds: Annotated[AtLeastOne, Field(ge=5, le=60)] = Field(
         15, description="Seconds between two readings, 5 to 60: alerts look at ten minutes and more. Default: 15."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,11 +70,15 @@ class Project:
 
 def find_project(start: Path) -> Project:
     """The project of `start` or of the nearest folder above it. Raises ToolError when there is none."""
-    for folder in (start, *start.parents):
-        for name in ("Pulumi.yaml", "Pulumi.yml"):
-            if (folder / name).is_file():
-                return read_project(folder / name)
+    file = _project_file(start)
+    if file is not None:
+        return read_project(file)
     raise ToolError("no Pulumi.yaml here or in a folder above; give a file with a bare environment mapping, or change into a project")
+
+
+def _project_file(start: Path) -> Path | None:
+    files = (folder / name for folder in (start, *start.parents) for name in ("Pulumi.yaml", "Pulumi.yml"))
+    return next((file for file in files if file.is_file()), None)
 
 
 def read_project(file: Path) -> Project:
@@ -97,8 +102,12 @@ def read_project(file: Path) -> Project:
 def read_environment_file(path: Path) -> StackFile:
     """A stack file, or a bare environment mapping, told apart by the key `config`.
 
-    Raises ToolError when the file cannot be read, SpecError when it is not YAML.
+    Raises ToolError when the file cannot be read, SpecError when it is not YAML or when a link in a project leads out of its repository.
     """
+    given = Path(os.path.abspath(path))  # noqa: PTH100 (resolving would follow the link)
+    project = _project_file(given.parent)
+    if project is not None:
+        _stays_inside(given, project.parent, path.name)
     try:
         data = read_yaml(path)
     except OSError as problem:

@@ -10,10 +10,15 @@ from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
 from .base import DNS_LABEL, FORMS, RefusalError
 
+_UNTRIED = "write it in quotes, as it is meant"
 _HOW_TO_KEEP_SECRETS = "set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example weights.tokenKey"
+_HOW_TO_LEAVE_SECRETS_OUT = "revoke it and leave it out; whoever runs `pulumi up` logs in to registries before"
+_JUDGED_BY_RULES = SECRET_NAMES | {"extraEnv", "extra_env", "extraArgs", "extra_args"}
+"""Places where rules say more about a secret than that it is one."""
 _REPAIR_ROUNDS = 3
 _DEEPEST = 40
 
@@ -85,7 +90,9 @@ class _Repair(Generic[S]):
             except ValidationError as problem:
                 errors = problem.errors(include_url=False)
             self.findings += [
-                _finding(self.model, {**e, "loc": self._original(e["loc"])}, self.data, e["loc"]) for e in errors if self._is_new(e["loc"])
+                self._tried(_finding(self.model, {**e, "loc": self._original(e["loc"])}, self.data, e["loc"]), e["loc"])
+                for e in errors
+                if self._is_new(e["loc"]) and not self._is_emptied(e)
             ]
             if not self._leave_out(errors):
                 break
@@ -94,6 +101,25 @@ class _Repair(Generic[S]):
     def _is_new(self, loc: Loc) -> bool:
         place = self._original(loc)
         return not any(place[:n] in self.removed for n in range(1, len(place) + 1))
+
+    def _is_emptied(self, error: Any) -> bool:
+        """Whether a list is too short because its faulty entries were left out."""
+        place = self._original(error["loc"])
+        return error["type"] == "too_short" and any(len(one) > len(place) and one[: len(place)] == place for one in self.removed)
+
+    def _tried(self, finding: Finding, loc: Loc) -> Finding:
+        """The finding without corrections that this very place does not take."""
+        for value in (v for c in finding.corrections for v in c.values()):
+            data = deepcopy(self.data)
+            try:
+                _value_at(data, loc[:-1])[loc[-1]] = value
+                self.model.model_validate(data)
+            except ValidationError as problem:
+                if any(e["loc"][: len(loc)] == loc for e in problem.errors(include_url=False, include_input=False)):
+                    return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
+            except TypeError:  # the place is a key
+                return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
+        return finding
 
     def _original(self, loc: Loc) -> Loc:
         if len(loc) > 1 and loc[0] == "models" and isinstance(loc[1], int):
@@ -161,6 +187,10 @@ class _Cleaner:
                 self._odd_key(loc, key)
                 del data[key]
                 continue
+            if isinstance(data, dict) and holds_secret(key):
+                self.findings.append(_plain_secret(loc, "has a key with a password, key or token in it, which every plan would show"))
+                del data[key]
+                continue
             finding = self._odd_value((*loc, key), value, above)
             if finding is None:
                 if isinstance(value, (dict, list)) and id(value) not in self._seen:
@@ -184,9 +214,16 @@ class _Cleaner:
         if isinstance(value, dict) and "secure" in value:
             message, allowed = "a secret inside environment is not kept secret", "secrets as separate top-level keys of config"
             return Finding("nested-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_KEEP_SECRETS)
+        if isinstance(value, str) and _JUDGED_BY_RULES.isdisjoint(loc) and holds_secret(value):
+            return _plain_secret(loc, "has a password, key or token in it, which every plan would show")
         if id(value) in above or len(above) > _DEEPEST:
             return Finding("schema", Level.ERROR, path_of(loc), "holds itself or is nested too deeply", None, "plain values", "write it out")
         return None
+
+
+def _plain_secret(loc: Loc, message: str) -> Finding:
+    allowed = "a text without user and key, password or token"
+    return Finding("plain-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_LEAVE_SECRETS_OUT)
 
 
 _WORDS = {
@@ -217,6 +254,13 @@ _BOUNDS = {
 
 
 def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
+    found = _explained(model, error, data, place)
+    if found.value is None or SECRET_NAMES.isdisjoint(error["loc"]):
+        return found
+    return replace(found, value=None, fix="if that is the secret itself, revoke it; write the name of its key here", corrections=())
+
+
+def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
     path = path_of(tuple(p for p in loc if p != "[key]"))
     value = _value_at(data, place)

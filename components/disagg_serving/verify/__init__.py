@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from ..planning.shapes import Layout
-from . import engines, nodes, objects, pods, router, sets, versions
+from . import engines, nodes, objects, pods, router, scaling, sets, versions
 from .points import Point, Status, sort_points
 from .snapshot import Snapshot
 from .view import View
 
 __all__ = ["Point", "Snapshot", "Status", "sort_points", "verify"]
 
-CHECKS = (versions.check, objects.check, sets.check, pods.check, nodes.check, router.check, engines.check)
+CHECKS = (versions.check, objects.check, sets.check, scaling.check, pods.check, nodes.check, router.check, engines.check)
 
 
 def verify(layout: Layout, snapshot: Snapshot) -> list[Point]:

@@ -19,7 +19,7 @@ SECONDS = 10
 PROXY_SECONDS = 5
 """Patience with the pod proxy: where a policy keeps the API server out, packets are dropped and nobody says no."""
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
-EXTRA = "pip install 'disagg-serving[cluster]'"
+EXTRA = "`make extras` in a clone, else pip install 'disagg-serving[cluster]'"
 
 
 @dataclass(frozen=True)

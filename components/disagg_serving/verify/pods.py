@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..manifests.serving import build_pod_template
+from ..planning.autoscaling import at_most
 from ..planning.placement import place, pool_key
 from .compare import differences
 from .nodes import OWN_POINTS
 from .objects import sentence
-from .points import Point, compare, failed, ok, unknown
+from .points import Point, failed, ok, unknown
 from .snapshot import Object
-from .view import Engine, UnreadError, View, planned_replicas
+from .view import Bounds, Engine, UnreadError, View, planned_replicas
 
 REPLACE = "`pulumi up`, or undo the change of its LeaderWorkerSet"
 CONTAINERS = ("initContainers", "containers")
@@ -89,12 +91,25 @@ def _pools(view: View, running: list[tuple[Engine, Object]]) -> Iterator[Point]:
         if pod["spec"].get("nodeName"):
             used[pool_key(engine.group)].add(pod["spec"]["nodeName"])
             counts[pool_key(engine.group)] += 1
+    most = {pool: len(nodes) for pool, _, nodes in place(at_most(view.layout))}
     for pool, _, nodes in place(view.layout):
-        planned = sum(len(node.pods) for node in nodes)
-        fixed = all(planned_replicas(g) is not None for g in view.layout.groups if pool_key(g) == pool)
-        if not fixed or counts[pool] != planned:
-            why = "its sets are scaled" if not fixed else f"{counts[pool]} of {planned} pods are on nodes"
-            yield unknown("pool-nodes", pool, f"{len(nodes)} nodes", why, "see set-replicas and group-whole")
+        planned, wanted = Bounds(len(nodes), most[pool]), _wanted_pods(view, pool)
+        expected, found = f"{planned} nodes", f"{len(used[pool])} nodes"
+        if counts[pool] != wanted:
+            why = f"{counts[pool]} of {wanted} pods are on nodes"
+            yield unknown("pool-nodes", pool, expected, why, "see set-replicas and group-whole")
+        elif len(used[pool]) in planned:
+            yield ok("pool-nodes", pool, expected, found)
         else:
             fix = "pods that were placed while a node was missing stay where they are: delete those of the node with the fewest"
-            yield compare("pool-nodes", pool, f"{len(nodes)} nodes", f"{len(used[pool])} nodes", fix)
+            yield failed("pool-nodes", pool, expected, found, fix)
+
+
+def _wanted_pods(view: View, pool: str) -> int:
+    """Pods of a pool's sets as far as their numbers are as planned; a wrong one is told by `set-replicas`."""
+    total = 0
+    for group in (g for g in view.layout.groups if pool_key(g) == pool):
+        planned = planned_replicas(group)
+        number = max(planned.least, min(planned.most, view.wanted(group)))
+        total += sum(len(names) for names in replace(group, replicas=number).pods())
+    return total

@@ -18,7 +18,7 @@ def check(view: View) -> Iterator[Point]:
         try:
             found = view.set_of(group)
         except UnreadError as problem:
-            yield unknown("set-replicas", subject, planned_replicas(group) or "as scaled", problem)
+            yield unknown("set-replicas", subject, planned_replicas(group), problem)
             continue
         if found is None:
             yield failed("object", subject, "as generated", "it is not there", "`pulumi up` makes it")
@@ -32,9 +32,12 @@ def check(view: View) -> Iterator[Point]:
 def _set(group: Group, found: Object) -> Iterator[Point]:
     subject, spec, status = str(set_ref(group)), found["spec"], found.get("status", {})
     replicas, planned = spec.get("replicas", 1), planned_replicas(group)
-    if planned is not None:
-        fix = "`pulumi up` sets it back, or change replicas in the stack file"
-        yield compare("set-replicas", subject, planned, replicas, fix)
+    if replicas in planned:
+        yield ok("set-replicas", subject, planned, replicas)
+    else:
+        fixed = planned.least == planned.most
+        fix = "`pulumi up` sets it back, or change replicas in the stack file" if fixed else "KEDA brings it back into its bounds: see scaled-object"
+        yield failed("set-replicas", subject, planned, replicas, fix)
     size = build_leader_worker_set(group)["spec"]["leaderWorkerTemplate"]["size"]
     yield compare("set-size", subject, size, spec["leaderWorkerTemplate"].get("size", 1), "`pulumi up` sets it back")
     updated = status.get("updatedReplicas", 0)

@@ -76,9 +76,7 @@ class View:
 
     def engines(self, group: Group) -> list[Engine]:
         """The planned engines that the LeaderWorkerSet wants too: a wrong number is told once, by `set-replicas`. Raises UnreadError."""
-        number = self.wanted(group)
-        if (planned := planned_replicas(group)) is not None:
-            number = min(number, planned)
+        number = min(self.wanted(group), planned_replicas(group).most)
         return [Engine(group, i, names) for i, names in enumerate(replace(group, replicas=number).pods())]
 
     def pod(self, namespace: str, name: str) -> Object | None:
@@ -143,10 +141,24 @@ def deployments_in(namespace: str) -> Ref:
     return Ref("apps/v1", "Deployment", namespace)
 
 
-def planned_replicas(group: Group) -> int | None:
-    """Engines that the stack file asks for; None where something else scales the set, so that none are generated."""
+@dataclass(frozen=True)
+class Bounds:
+    """A planned number, or the range in which an autoscaler chooses it."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+
+    def __contains__(self, number: int) -> bool:
+        return self.least <= number <= self.most
+
+
+def planned_replicas(group: Group) -> Bounds:
+    """Engines that the stack file asks for; a range where none are generated because KEDA scales the set."""
     number = build_leader_worker_set(group)["spec"].get("replicas")
-    return None if number is None else int(number)
+    return Bounds(group.spec.least_replicas, group.spec.most_replicas) if number is None else Bounds(int(number), int(number))
 
 
 def set_ref(group: Group) -> Ref:

@@ -136,6 +136,7 @@ def _engines(served: Served, groups: Sequence[Group]) -> Iterator[Alert]:
     for group in groups:
         role, name = group.role, group.name
         answering, of_role = q.of("up", role), {"role": role}
+        cache = "KV cache of a data-parallel rank" if group.spec.data_parallel > 1 else "KV cache"
         yield Alert(
             "EnginesMissing",
             f"{or_zero(f'sum({answering})')} < {group.replicas}",
@@ -150,7 +151,7 @@ def _engines(served: Served, groups: Sequence[Group]) -> Iterator[Alert]:
             f"max by (namespace, pod) ({q.of('vllm:kv_cache_usage_perc', role)}) > {KV_FULL:g}",
             10,
             "warning",
-            "the KV cache of {{ $labels.pod }} is nearly full",
+            f"the {cache} of {{{{ $labels.pod }}}} is nearly full",
             "{{ $value | humanizePercentage }} of the KV blocks are in use: the next long request waits, or throws another out.",
             of_role,
         )

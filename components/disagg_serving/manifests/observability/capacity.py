@@ -29,13 +29,13 @@ def _memory(group: Group, window: str, *, gpus: bool) -> list[Panel | Note]:
     if plan is None:
         return [Note("The plan does not know the memory of these engines.")]
     q = Queries(group.served, window)
-    used, tokens = q.of("vllm:kv_cache_usage_perc", group.role), plan.kv_tokens
+    used, tokens = q.of("vllm:kv_cache_usage_perc", group.role), plan.engine_tokens
     panels: list[Panel | Note] = [
         Panel(
             "KV tokens in use",
             "Tokens in the KV cache of each engine: its use times the tokens of the plan's middle estimate.",
             (
-                Query(f"sum by (pod) ({used}) * {tokens.mid:.0f}", "{{pod}}"),
+                Query(f"avg by (pod) ({used}) * {tokens.mid:.0f}", "{{pod}}"),
                 *(Query(constant(round(value)), f"{which} of the plan", planned=True) for which, value in _estimates(plan)),
             ),
             columns=12,
@@ -70,7 +70,7 @@ def _memory(group: Group, window: str, *, gpus: bool) -> list[Panel | Note]:
 
 def _estimates(plan: Capacity) -> list[tuple[str, float]]:
     """Low, middle and high estimate, or the one figure where it was measured."""
-    tokens = plan.kv_tokens
+    tokens = plan.engine_tokens
     if tokens.low == tokens.high:
         return [("tokens", tokens.mid)]
     return [("low estimate", tokens.low), ("tokens", tokens.mid), ("high estimate", tokens.high)]
@@ -78,7 +78,7 @@ def _estimates(plan: Capacity) -> list[tuple[str, float]]:
 
 def _room(group: Group, plan: Capacity) -> list[Query]:
     work = group.served.spec.workload
-    found = [Query(constant(round(plan.max_concurrency.mid, 1)), "of the greatest length", planned=True)]
+    found = [Query(constant(round(plan.engine_concurrency.mid, 1)), "of the greatest length", planned=True)]
     if work is not None:
         mean = plan.concurrency_at(work.input_tokens + work.output_tokens).mid
         found.append(Query(constant(round(mean, 1)), "of the workload's mean length", planned=True))
@@ -87,9 +87,11 @@ def _room(group: Group, plan: Capacity) -> list[Query]:
 
 def _blocks(group: Group, plan: Capacity) -> str:
     size = block_size_of(group)
-    told = "num_gpu_blocks x block_size is what an engine found at its start; `calibration` takes it and makes the plan exact."
+    finder = "a rank" if plan.ranks > 1 else "an engine"
+    told = f"num_gpu_blocks x block_size is what {finder} found at its start; `calibration` takes it and makes the plan exact."
     tokens = f"The plan says {plan.kv_tokens.mid:,.0f} tokens ({plan.kv_tokens.low:,.0f} to {plan.kv_tokens.high:,.0f})"
-    return f"{tokens}, {plan.kv_tokens.mid / size:,.0f} blocks of {size}. {told}" if size else f"{tokens}. {told}"
+    blocks = f", {plan.kv_tokens.mid / size:,.0f} blocks of {size}" if size else ""
+    return f"{tokens}{blocks}{', for each data-parallel rank' if plan.ranks > 1 else ''}. {told}"
 
 
 def _traffic(served: Served, layout: Layout, window: str) -> list[Panel | Note]:

@@ -100,8 +100,8 @@ def _engines(served: Served, groups: Sequence[Group]) -> list[Panel]:
     roles = [g.role for g in groups]
     prompts, answers = ("prefill", "decode") if served.spec.disaggregated else ("server", "server")
 
-    def of_pods(metric: str, **more: str) -> tuple[Query, ...]:
-        return tuple(Query(f"sum by (pod) ({q.of(metric, role, **more)})", "{{pod}}") for role in roles)
+    def of_pods(metric: str, how: str = "sum", **more: str) -> tuple[Query, ...]:
+        return tuple(Query(f"{how} by (pod) ({q.of(metric, role, **more)})", "{{pod}}") for role in roles)
 
     hits = " / ".join(q.rate(q.of(f"vllm:prefix_cache_{what}_total", prompts)) for what in ("hits", "queries"))
     stages = [("waits", "vllm:request_queue_time_seconds", prompts), ("prefill", "vllm:request_prefill_time_seconds", prompts)]
@@ -129,7 +129,7 @@ def _engines(served: Served, groups: Sequence[Group]) -> list[Panel]:
             "Requests that wait for room in the batch or in the KV cache; those that wait for a transfer are not among them.",
             of_pods("vllm:num_requests_waiting_by_reason", reason="capacity"),
         ),
-        Panel("KV cache", "Part of the KV blocks in use.", of_pods("vllm:kv_cache_usage_perc"), "percentunit", highest=1),
+        Panel("KV cache", "Part of an engine's KV blocks in use.", of_pods("vllm:kv_cache_usage_perc", "avg"), "percentunit", highest=1),
         Panel("Prefix cache", "Part of the prompt tokens that the engine's prefix cache had.", (Query(hits, prompts),), "percentunit", highest=1),
         Panel(
             "Preemptions",

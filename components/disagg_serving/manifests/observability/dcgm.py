@@ -34,10 +34,8 @@ exec /usr/bin/dcgm-exporter "$@"
 
 def exporter_chart(spec: EnvironmentSpec) -> tuple[str, str | None]:
     """Chart and version; a chart in a folder or archive has none."""
-    given = spec.observability.dcgm_chart
-    if given is not None and is_local(given):
-        return given, None
-    return located(given, spec.image_sources) if given else DCGM_CHART.location, DCGM_CHART.version
+    chart = spec.observability.dcgm_chart or DCGM_CHART.location
+    return (chart, None) if is_local(chart) else (located(chart, spec.image_sources), DCGM_CHART.version)
 
 
 def exporter_image(spec: EnvironmentSpec) -> str:

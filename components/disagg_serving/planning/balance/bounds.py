@@ -66,12 +66,13 @@ def decode_step(gpu: Gpu, step: Step) -> Bound:
     return Bound("time per token of decode", "s", mid / BAND, mid * BAND, reason)
 
 
-def decode_tokens(gpu: Gpu, step: Step, batch: int) -> Bound:
-    """Answer tokens a second and GPU of an engine that writes `batch` answers at once."""
+def decode_tokens(gpu: Gpu, step: Step, batch: int, ranks: int = 1) -> Bound:
+    """Answer tokens a second and GPU of an engine whose data-parallel ranks each write `batch` answers at once."""
     if batch < 1:
         raise BalanceError(f"a batch of {batch}: it must be at least 1")
     mid = batch / step.seconds(gpu) / step.tensor_parallel
-    return Bound("decode", "tokens/s/GPU", mid / BAND, mid * BAND, f"roofline at a batch of {batch}, with a factor of {BAND:g} either way")
+    of_each = f" on each of {ranks} ranks" if ranks > 1 else ""
+    return Bound("decode", "tokens/s/GPU", mid / BAND, mid * BAND, f"roofline at a batch of {batch}{of_each}, with a factor of {BAND:g} either way")
 
 
 def prefill_tokens(model: Model, gpu: Gpu) -> Bound:

@@ -128,9 +128,9 @@ def rates_at(prefill: RateCurve, decode: RateCurve, workload: Workload) -> Rates
 
 
 def batch_limit(max_num_seqs: int, kv_tokens: float, workload: Workload) -> int:
-    """Requests that one decode engine holds at once: `min(max_num_seqs, KV tokens / (ISL + OSL/2))` (planning.md 7.2).
+    """Requests that one data-parallel rank of decode holds at once: `min(max_num_seqs, KV tokens / (ISL + OSL/2))` (planning.md 7.2).
 
-    A request in flight holds its prompt and on average half of its answer; `kv_tokens` is of the whole engine.
+    A request in flight holds its prompt and on average half of its answer; `kv_tokens` and `max_num_seqs` are of the rank, too.
     Raises BalanceError when not even one request fits.
     """
     needed = workload.input_tokens + workload.output_tokens / 2

@@ -37,7 +37,7 @@ _UTILIZATION = (
     rf"The current --gpu-memory-utilization={_NUMBER} is equivalent",
     rf"\bgpu_memory_utilization['\"]?[:=] ?{_NUMBER}",
 )
-_FATAL = re.compile(r"Engine core initialization failed|CUDA out of memory")
+_FATAL = re.compile(r"Engine core initialization failed|CUDA out of memory|larger than the available KV cache memory")
 
 TOKENS_OFF, HYBRID_TOKENS_OFF = 0.02, 0.06
 """How far a log's tokens may be from those of the formula; models with windows are rounded by more."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .registry import NO_STACK, Fault, Rule, StackContext, Stage, Subject, check_objects, rule, rules, run_stage
+from .registry import NO_STACK, Fault, Rule, StackContext, Stage, Subject, check_objects, rule, rules, run_stage, with_layouts
 
-__all__ = ["NO_STACK", "Fault", "Rule", "StackContext", "Stage", "Subject", "check_objects", "rule", "rules", "run_stage"]
+__all__ = ["NO_STACK", "Fault", "Rule", "StackContext", "Stage", "Subject", "check_objects", "rule", "rules", "run_stage", "with_layouts"]

@@ -123,6 +123,8 @@ def autoscaling_balance(s: Subject) -> Iterator[Fault]:
         prefill, decode = served.spec.prefill, served.spec.decode
         if s.layout is None or prefill is None or decode is None or not (prefill.autoscaling or decode.autoscaling):
             continue
+        if not served.live:  # its number is fixed until it serves
+            continue
         try:
             known = situation_of(at_most(s.layout), served)
         except BalanceError:  # rule `load` says so

@@ -33,7 +33,7 @@ def load(s: Subject) -> Iterator[Fault]:
             continue
         shares: dict[RoleName, float] = {"prefill": known.room.prefill_utilisation, "decode": known.room.decode_utilisation}
         busy = {role: share for role, share in shares.items() if share > BUSY}
-        engines = {role: served.spec.roles[role].most_replicas for role in busy}
+        engines = {g.role: g.replicas for g in at_most(s.layout).groups_of(served)} if s.layout else {}
         enough = {f"{served.path}.{_number(served, role)}": math.ceil(engines[role] * share / BUSY) for role, share in busy.items()}
         for role, share in busy.items():
             message = f"keeps {role} busy {share:.0%} of the time"
@@ -42,6 +42,16 @@ def load(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, wanted.requests_per_second, allowed, ways=[[enough]], otherwise=otherwise)
         for note in advice(known).notes:
             yield Fault(path, note.text, None, "", "", Level.INFO)
+
+
+@rule("rates-unused", Level.INFO, Stage.FORM, "disagg-serving: planning/balance compares prefill with decode")
+def rates_unused(s: Subject) -> Iterator[Fault]:
+    """Measured rates of one role that does both change nothing, unless it is scaled by them; the plan says so."""
+    for served in s.served:
+        server = served.spec.server
+        if server is not None and server.measured_rates and server.autoscaling is None:
+            message = "has no effect on server: rates of prefill and decode are compared"
+            yield Fault(f"{served.path}.server.measuredRates", message, None, "rates of prefill and decode")
 
 
 @rule("aggregated-better", Level.INFO, Stage.LAYOUT, "public runs of llm-d, AWS and Dynamo (planning/balance/advice.py)")
@@ -57,4 +67,5 @@ def aggregated_better(s: Subject) -> Iterator[Fault]:
 
 
 def _number(served: Served, role: RoleName) -> str:
-    return f"{role}.autoscaling.maxReplicaCount" if served.spec.roles[role].autoscaling else f"{role}.replicas"
+    bound = "maxReplicaCount" if served.live else "minReplicaCount"
+    return f"{role}.autoscaling.{bound}" if served.spec.roles[role].autoscaling else f"{role}.replicas"

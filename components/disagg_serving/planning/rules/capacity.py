@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ... import labels
+from ...corrections import Correction
 from ...errors import Level
 from ..cost import OLD_DAYS, cost_of, old_prices, today
 from ..placement import bounded, by_pool, pack
@@ -122,13 +123,15 @@ def mixed_pods(s: Subject) -> Iterator[Fault]:
 def shared_pool(s: Subject) -> Iterator[Fault]:
     """Models that share a pool do not state different bounds for it."""
     for groups in by_pool(s.layout.groups).values() if s.layout else ():
-        stated = {g.spec.capacity.most_nodes: g for g in groups if g.spec.capacity.most_nodes is not None}
+        stated = {n: g for g in groups if (n := g.spec.capacity.most_nodes) is not None}
         if len(stated) > 1:
             first, *others = sorted(stated.values(), key=lambda g: g.path)
+            largest = max(stated)
             for group in others:
                 message = f"differs from {first.path}.capacity.nodes, though both use pool {group.pool}"
                 place, same = f"{group.path}.capacity.nodes", first.spec.capacity.nodes
-                yield Fault(place, message, group.spec.capacity.nodes, str(same), ways=[use(place, same), remove(place)])
+                together: Correction = {f"{g.path}.capacity.nodes": largest for g in stated.values()}
+                yield Fault(place, message, group.spec.capacity.nodes, "one bound for all", ways=[use(place, same), [together], remove(place)])
 
 
 @rule("pods-match-pools", Level.ERROR, Stage.LAYOUT, "Kubernetes: node selectors, taints and tolerations", firm=True)

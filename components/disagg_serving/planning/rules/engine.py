@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...credentials import holds_secret
 from ...errors import Level
 from ..fit.constants import batch_defaults
 from ..shapes import Served, group_size
@@ -31,7 +32,6 @@ SHORT_FLAG, OPTIMIZATION, LEVEL_FLAG = re.compile(r"-[A-Za-z]"), re.compile(r"-O
 SHORTEST = len("--xx")
 """Shortened flags of so few letters could be any."""
 SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
-HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}")
 EXPANDED_SECRET = re.compile(r"\$\((HF_TOKEN|VLLM_API_KEY)\)")
 """The kubelet puts a variable's value where its name stands like this."""
 SECRET_ENDS = ("API_KEY", "ACCESS_KEY", "APIKEY")
@@ -172,7 +172,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             total = work.input_tokens + work.output_tokens
             message = f"of a mean request are more than maxModelLen {served.max_model_len}"
             allowed = f"at most {served.max_model_len} together, and {served.facts.context_length} are the context of {served.spec.model}"
-            ways = [use(f"{served.path}.maxModelLen", total)]
+            ways = [[dict.fromkeys(_lengths(s, served, total), total)]]
             yield Fault(f"{served.path}.workload", message, f"{total} tokens", allowed, ways=ways, otherwise="count shorter requests")
 
 
@@ -306,9 +306,17 @@ def gated_model(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
 
 
+def _lengths(s: Subject, served: Served, least: int) -> list[str]:
+    """Where the model or its candidate says a length that is below `least`; a candidate without one takes the model's."""
+    candidate = s.spec.models[served.index].candidate
+    pairs = [v for v in s.served if v.index == served.index and v.max_model_len < least]
+    own = candidate is not None and candidate.max_model_len is not None
+    return [f"{v.path}.maxModelLen" for v in pairs if not v.candidate or own or len(pairs) == 1]
+
+
 def carries_secret(name: str, text: str) -> bool:
-    """Whether a variable or flag is named like a secret, or its text is a Hugging Face token."""
-    return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or bool(HUGGING_FACE_TOKEN.search(text))
+    """Whether a variable or flag is named like a secret, or its text has a password or token in it."""
+    return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or holds_secret(text)
 
 
 def is_secret(arg: str) -> bool:

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ... import labels
+from ...corrections import Correction
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
 from ..pairs import pairs_of
+from ..startup import startup_budget_seconds
 from .registry import Fault, Stage, Subject, remove, rule, rules, use
 
-MAX_NODE_HOURS = 504
+MAX_NODE_HOURS, SECONDS_AN_HOUR = 504, 3600
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
@@ -140,10 +142,19 @@ def node_life(s: Subject) -> Iterator[Fault]:
     """A node's age and its time to drain stay within the 21 days after which Auto Mode ends it by force."""
     pools = s.spec.node_pools
     if pools.expire_after_hours + pools.termination_grace_hours > MAX_NODE_HOURS:
-        allowed = f"at most {MAX_NODE_HOURS - pools.termination_grace_hours} with terminationGraceHours {pools.termination_grace_hours}"
-        path, grace = "nodePools.expireAfterHours", "nodePools.terminationGraceHours"
-        ways = [use(path, MAX_NODE_HOURS - pools.termination_grace_hours), use(grace, MAX_NODE_HOURS - pools.expire_after_hours)]
+        most, grace = MAX_NODE_HOURS - pools.termination_grace_hours, "nodePools.terminationGraceHours"
+        allowed = f"at most {most} with terminationGraceHours {pools.termination_grace_hours}"
+        if most < 1:
+            allowed = f"less than {MAX_NODE_HOURS} together with terminationGraceHours {pools.termination_grace_hours}"
+        path, least = "nodePools.expireAfterHours", MAX_NODE_HOURS - pools.expire_after_hours
+        together: Correction = {path: 336, grace: 24}
+        ways = [use(path, most) if most >= 1 else [], use(grace, least) if least >= 1 else [], [together] if most < 1 and least < 1 else []]
         yield Fault(path, "outlives Auto Mode's 504 hours", pools.expire_after_hours, allowed, ways=ways)
+    slowest = max((startup_budget_seconds(served) for served in s.served), default=0) if s.spec.makes_pools else 0
+    if pools.expire_after_hours * SECONDS_AN_HOUR <= slowest:
+        message, least = f"ends nodes before a model has started, which may take {slowest / SECONDS_AN_HOUR:.1f} h", slowest // SECONDS_AN_HOUR + 1
+        place = "nodePools.expireAfterHours"
+        yield Fault(place, message, pools.expire_after_hours, f"at least {least}", ways=[use(place, least), remove(place)])
 
 
 @rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region", firm=True)
@@ -194,21 +205,6 @@ def names_unique(s: Subject) -> Iterator[Fault]:
             )
         for n in names:
             first.setdefault(n, i)
-
-
-@rule("namespaces", Level.ERROR, Stage.FORM, "Kubernetes: namespaces of the system; a namespace has one owner", firm=True)
-def namespaces(s: Subject) -> Iterator[Fault]:
-    """Each model has a namespace of its own: its token, and later its router, have fixed names in it."""
-    owners: dict[str, int] = {}
-    for i, model in enumerate(s.spec.models):
-        namespace = model.kubernetes_namespace
-        owner = owners.setdefault(namespace, i)
-        if owner != i and s.spec.models[owner].name != model.name:
-            path, ways = f"models[{i}].namespace", [remove(f"models[{i}].namespace")]
-            yield Fault(path, f"is that of models[{owner}]", namespace, "a namespace of its own", "choose another", ways=ways)
-        if namespace == "default" or namespace.startswith("kube-") or namespace in (s.spec.lws.namespace, s.spec.autoscaling.namespace):
-            fix = "set models[].namespace" if model.namespace is None else "choose another"
-            yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, "a namespace of its own", fix)
 
 
 @rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")

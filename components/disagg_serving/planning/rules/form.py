@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 FORM_CHECKS: dict[str, str] = {
+    "base-not-compared": "The revision of --base can be planned by its own code: without its plan nobody knows what a change replaces or deletes.",
     "catalog": "Names of models, instance types, engines and routers are entries of the catalogue, and entries have its form.",
     "catalog-dir": "Folders of catalogDirs are there, inside the project.",
     "calibration-log": "The log that memory is calibrated with is that of an engine's start.",
@@ -11,6 +12,7 @@ FORM_CHECKS: dict[str, str] = {
     "missing": "Keys without a default are given.",
     "model-config": "A model that is no catalogue entry has a config.json inside the project that can be read.",
     "nested-secret": "Secrets stand outside the environment: a secret inside would make all of it secret, while reads return plain text.",
+    "plain-secret": "No text has a password, key or token in it: not in the address of a chart, image or server, not in a reason.",
     "project": "A project's Pulumi.yaml is a mapping with a name.",
     "schema": "Values have the type and the form that their key asks for.",
     "stack-file": "A stack file is a mapping, and so is its config.",

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Level, did_you_mean
-from ...pins import DCGM_IMAGE, DEFAULT_ROUTER, keda_images, lws_image
+from ...pins import DCGM_CHART, DCGM_IMAGE, DEFAULT_ROUTER, keda_images, lws_image
 from ...spec import GatewaySpec, PluginSpec
 from ...spec.network import region_of
 from ..addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
@@ -286,7 +286,7 @@ def _references(s: Subject) -> list[str]:
     """Images and charts of the environment, as the catalogue names them."""
     found = [f"{s.spec.lws.chart}", lws_image(s.spec.lws.version)] if s.spec.lws.install == "chart" else []
     if s.spec.observability.dcgm_exporter == "chart":
-        found += [DCGM_IMAGE, *([s.spec.observability.dcgm_chart] if s.spec.observability.dcgm_chart else [])]
+        found += [DCGM_IMAGE, s.spec.observability.dcgm_chart or DCGM_CHART.location]
     if s.spec.autoscaling.install == "chart" and any(role.autoscaling for _, _, role, _ in s.roles()):
         found += [s.spec.autoscaling.chart, *keda_images(s.spec.autoscaling.version).values()]
     for served in s.served:

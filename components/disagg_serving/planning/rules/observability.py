@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ... import labels
 from ...errors import Level
-from ..observability import EXPORTER_NAMESPACE, VERSIONED, exposed, list_ids
+from ..observability import VERSIONED, exposed, list_ids
 from .registry import Fault, Stage, Subject, remove, rule, use
 
+OWNER_KEYS = {labels.MANAGED_BY, labels.PART_OF, labels.COMPONENT, labels.APP_NAME, labels.APP_INSTANCE}
+"""Labels by which objects are told to be the project's, or which it may come to set."""
 OPERATOR = "the Prometheus operator, for example by kube-prometheus-stack"
 
 
@@ -25,7 +28,7 @@ def operator(s: Subject) -> Iterator[Fault]:
 
 @rule("observability-unused", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing is a mistake", firm=True)
 def unused(s: Subject) -> Iterator[Fault]:
-    """What is set for dashboards, monitors or the exporter's chart has an effect."""
+    """What is set for dashboards, monitors or the exporter's chart has an effect, and takes no label of the project's own."""
     asked = s.spec.observability
     scrapes = asked.pod_monitors or asked.alerts
     idle = {
@@ -40,6 +43,11 @@ def unused(s: Subject) -> Iterator[Fault]:
             alias = type(asked).model_fields[field].alias
             place = f"observability.{alias}"
             yield Fault(place, f"has no effect {why}", None, "without it", ways=[remove(place)])
+    for field in ("labels", "dashboard_labels"):
+        alias = type(asked).model_fields[field].alias
+        for key in sorted(OWNER_KEYS & getattr(asked, field).keys()):
+            place = f"observability.{alias}.{key}"
+            yield Fault(place, "is set by the project and says whose an object is", None, "labels of your own", ways=[remove(place)])
     if asked.dcgm_exporter == "existing" and not asked.reads_metrics:
         place, message = "observability.dcgmExporter", "has no effect without dashboards or alerts"
         yield Fault(place, message, "existing", "none, chart", ways=[remove(place)])
@@ -99,11 +107,7 @@ def dcgm_unproven(s: Subject) -> Iterator[Fault]:
     """The DCGM exporter needs rights that nothing else here has, and whether it starts on a node of Auto Mode shows only there."""
     if s.spec.observability.dcgm_exporter != "chart":
         return
-    message = "runs with SYS_ADMIN and a folder of the kubelet, and was not tried on Auto Mode"
+    unproven = ", and was not tried on Auto Mode" if s.spec.makes_pools else ""
+    message = f"runs with SYS_ADMIN and a folder of the kubelet{unproven}"
     fix = "look at its log after the first start (docs/observability.md)"
     yield Fault("observability.dcgmExporter", message, "chart", "none, existing", fix)
-    for i, model in enumerate(s.spec.models):
-        if model.kubernetes_namespace == EXPORTER_NAMESPACE:
-            yield Fault(
-                f"models[{i}].namespace", "is that of the DCGM exporter", EXPORTER_NAMESPACE, "a namespace of its own", "choose another", Level.ERROR
-            )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ...catalog import Instance, Model
+from ...corrections import Correction
 from ...errors import Level
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
@@ -15,6 +16,8 @@ from .registry import Fault, Stage, Subject, remove, rule, use
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Tensor-parallel sizes that are proposed."""
+RANKS = (1, 2, 4, 8)
+"""Data-parallel sizes that are proposed."""
 
 
 @rule("pd-tensor-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: nixl/base_worker.py, heterogeneous tensor parallelism; llm-d PR#2187")
@@ -30,7 +33,8 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
         together = in_roles(served, "decode", "tensorParallel", ordered, together=True)
         if max(p, d) % min(p, d):
             message = f"neither divides prefill's {p} nor is a multiple of it"
-            allowed = _list(_fitting(served, sizes, p)) if p in sizes else f"{_list(sizes)} in both roles"
+            both = f"{_list(sizes)} in both roles" if sizes else f"a divisor of prefill's {p}, or a multiple of it"
+            allowed = _list(_fitting(served, sizes, p)) if p in sizes else both
             yield Fault(path, message, d, allowed, ways=[[*use(path, *(ordered if p in sizes else [])), *together]])
         elif p > d and served.facts.mla is None:
             heads = served.facts.kv_heads
@@ -56,7 +60,11 @@ def fp8_blocks(s: Subject) -> Iterator[Fault]:
         message = f"{f'with dataParallel {dp} ' if dp > 1 else ''}cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
         whole = [] if role.expert_parallel else in_roles(served, name, "expertParallel", [True], together=all_cut)
         lower = in_roles(served, name, "tensorParallel", near(fitting, tp), together=all_cut)
-        yield Fault(f"{path}.tensorParallel", message, tp, _list(fitting), ways=[whole, lower])
+        ranks: list[Correction] = [
+            {f"{path}.dataParallel": n, **({} if role.expert_parallel else {f"{path}.expertParallel": True})} for n in near(RANKS, dp) if dp > 1
+        ]
+        allowed = _list(fitting) or f"a size that cuts at whole blocks of {facts.weight_block}"
+        yield Fault(f"{path}.tensorParallel", message, tp, allowed, ways=[whole, lower, ranks])
 
 
 @rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")

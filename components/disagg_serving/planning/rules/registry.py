@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
@@ -30,6 +31,16 @@ class Stage(StrEnum):
     LOOK_UP = "look-up"
 
 
+UNDER_LAYOUT = frozenset(
+    {
+        "autoscaling-bounds", "candidate-differs", "data-parallel", "expert-blocks", "experts", "generation", "heads", "max-model-len",
+        "names-unique", "pd-tensor-parallel", "roles", "tensor-parallel",
+    }
+)  # fmt: skip
+"""Rules about the form whose errors leave a pair without a layout that would mean something; others do not keep it from being checked."""
+_PAIR = re.compile(r"models\[(\d+)\](\.candidate)?(?![^.])")
+
+
 @dataclass(frozen=True)
 class StackContext:
     """What a stack file says outside the environment: the region, and the names of encrypted and of plain keys (None: no file)."""
@@ -37,6 +48,17 @@ class StackContext:
     region: str | None = None
     secrets: frozenset[str] | None = None
     plain: frozenset[str] = frozenset()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data without what is not known; names alone, no values."""
+        secrets = {} if self.secrets is None else {"secrets": sorted(self.secrets), "plain": sorted(self.plain)}
+        return {**({"region": self.region} if self.region else {}), **secrets}
+
+    @classmethod
+    def of_dict(cls, data: Mapping[str, Any]) -> StackContext:
+        """What as_dict wrote."""
+        secrets = data.get("secrets")
+        return cls(data.get("region"), None if secrets is None else frozenset(secrets), frozenset(data.get("plain", ())))
 
 
 NO_STACK = StackContext()
@@ -69,6 +91,12 @@ class Subject:
     def with_layout(self, layout: Layout) -> Subject:
         """The same subject for the layout stage."""
         return replace(self, layout=layout)
+
+    def seen_in(self, stage: Stage) -> Subject:
+        """What the rules of a stage look at: those about a layout see only the pairs that are in it."""
+        if stage is not Stage.LAYOUT or self.layout is None or len(self.layout.served) + len(self.layout.candidates) == len(self.served):
+            return self
+        return replace(self, served=[*self.layout.served, *self.layout.candidates])
 
 
 @dataclass(frozen=True)
@@ -122,6 +150,7 @@ _ALWAYS = (
     "flags",
     "gateway",
     "memory",
+    "namespaces",
     "observability",
     "parallel",
     "reservations",
@@ -173,6 +202,12 @@ def of_stage(stage: Stage) -> list[Rule]:
     return [r for r in known if r.stage is stage]
 
 
+def with_layouts(served: Iterable[Served], errors: Iterable[tuple[str, str]]) -> list[Served]:
+    """The pairs that can be laid out in spite of errors of their form, which are given as rule and place."""
+    faulty = {(int(m[1]), bool(m[2])) for rule_id, path in errors if rule_id in UNDER_LAYOUT and (m := _PAIR.match(path))}
+    return [v for v in served if v.spec.roles and (v.index, v.candidate) not in faulty]
+
+
 def check_objects(objects: Sequence[Declared]) -> list[Finding]:
     """The findings about objects that a program declares, whoever wrote them."""
     nothing = EnvironmentSpec.model_construct(models=[])
@@ -196,7 +231,7 @@ def meant(path: str, word: object, known: Sequence[str]) -> list[Correction]:
 
 
 def _findings(subject: Subject, chosen: Iterable[Rule]) -> list[Finding]:
-    faults = [(r, f) for r in chosen for f in r.check(subject)]
+    faults = [(r, f) for r in chosen for f in r.check(subject.seen_in(r.stage))]
     working = _tried(subject) if any(f.ways for _, f in faults) else lambda _rule, _fault: []
 
     def finding(r: Rule, f: Fault) -> Finding:

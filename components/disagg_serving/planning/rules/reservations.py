@@ -18,6 +18,8 @@ RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
 SOON = timedelta(days=14)
 DRAINED_BEFORE = timedelta(minutes=40)
 """EC2 ends the instances of a Capacity Block 30 minutes before its end, and Auto Mode begins to drain 10 minutes earlier (aws.md 6)."""
+FACTS = {"type": "type", "instance_type": "instanceType", "zone": "zone", "instances": "instances", "ends_at": "endsAt"}
+"""What is said about a reservation, by its name in the stack file; it is the same wherever the reservation is named."""
 AFTERWARDS = "reserve what follows before it ends"
 
 
@@ -25,6 +27,7 @@ AFTERWARDS = "reserve what follows before it ends"
 def reservations(s: Subject) -> Iterator[Fault]:
     """Reserved capacity names its reservations, each of one instance type, and how many instances they hold; other capacity names none."""
     yield from _misnamed(s)
+    yield from _contradictory(s)
     for _served, _name, role, path in s.roles():
         capacity = role.capacity
         plain = {f"reservationIds[{i}]": given for i, given in enumerate(capacity.reservation_ids)}
@@ -107,6 +110,8 @@ def reservation_end(s: Subject) -> Iterator[Fault]:
                     yield Fault(place, message, None, "the end of the Capacity Block, in UTC", "add it", Level.WARNING)
             elif end - (DRAINED_BEFORE if block else timedelta()) <= now():
                 message = "is over, so no node starts there" if block else "is over, so no node starts as reserved"
+                if end > now():
+                    message = "is less than 40 minutes ahead: nodes of the Capacity Block are drained already, so no pod starts there"
                 yield Fault(place, message, reservation.ends_at, "a time to come", "name another reservation")
             elif end - now() <= SOON:
                 yield Fault(place, _what_happens(reservation), reservation.ends_at, "14 days ahead or more", AFTERWARDS, Level.WARNING)
@@ -146,6 +151,18 @@ def _what_happens(reservation: ReservationSpec) -> str:
     if reservation.type == "capacity-block" and end is not None:
         return f"is near: its nodes are drained from {end - DRAINED_BEFORE:%Y-%m-%d %H:%M} UTC on and their pods find no place after that"
     return "is near: its nodes then go on at the price on demand, and what drains or fails is not replaced from it"
+
+
+def _contradictory(s: Subject) -> Iterator[Fault]:
+    """Facts about one reservation that differ from place to place."""
+    first: dict[tuple[str, str], tuple[str, object]] = {}
+    for path, _, capacity in _reserving(s):
+        for i, one in enumerate(capacity.reservations):
+            for name, key in FACTS.items():
+                place, stated = f"{path}.reservations[{i}].{key}", getattr(one, name)
+                other, known = first.setdefault((one.id, name), (place, stated)) if stated is not None else (place, None)
+                if stated is not None and stated != known:
+                    yield Fault(place, f"contradicts {other}, both of {one.id}", stated, str(known), ways=[use(place, known), use(other, stated)])
 
 
 def _misnamed(s: Subject) -> Iterator[Fault]:

@@ -102,13 +102,16 @@ def rollout_step(s: Subject) -> Iterator[Fault]:
         sets, path = ", ".join(g.name for g in groups), f"models[{served.index}].candidate"
         if candidate.activate:
             restart = "; the router's pod restarts, which ends open streams" if served.spec.gateway.enabled else ""
-            message = f"sends requests to {sets} once they are available, then removes the pair that served{restart}"
+            message = f"sends requests to {sets} once they are available, then removes the pair that served{restart}{_begins(groups)}"
             advice = "afterwards move its fields and its generation into the model and remove candidate, which changes nothing"
             yield Fault(f"{path}.activate", message, advice=advice)
         else:
             unknown = "" if s.spec.makes_pools else ", on nodes whose number is not known here"
             message = f"makes {sets} next to the pair that serves: {_more(s.layout.groups, groups)}{unknown}; no request goes there yet"
-            yield Fault(path, message, advice="try it (docs/rollout.md), then turn candidate.activate on")
+            advice = "try it (docs/rollout.md), then turn candidate.activate on"
+            if any(g.spec.autoscaling for g in groups):
+                advice = "try it (docs/rollout.md), raise its minReplicaCount to the engines that serve now, then turn candidate.activate on"
+            yield Fault(path, message, advice=advice)
 
 
 @rule("pair-identity", Level.INFO, Stage.LAYOUT, "vLLM 0.33: NIXL compatibility hash (nixl/metadata.py)")
@@ -118,6 +121,12 @@ def pair_identity(s: Subject) -> Iterator[Fault]:
         if served.live and not served.candidate and served.spec.disaggregated:
             message = "engine, model, revision, dtypes, speculation or flags, changed in place, cost an outage while both roles load again"
             yield Fault(served.path, message, None, "", "make such a change as candidate")
+
+
+def _begins(groups: Sequence[Group]) -> str:
+    """With how many engines scaled roles take over: the autoscaler has not counted for them yet."""
+    least = " and ".join(f"{g.name} with {g.spec.least_replicas}" for g in groups if g.spec.autoscaling)
+    return f"; {least}: the engines that they had as candidate, whatever number the autoscaler gave the pair that served" if least else ""
 
 
 def _compared(model: ModelSpec) -> dict[str, Any]:
@@ -145,7 +154,7 @@ def _most_replicas(group: Group, groups: Sequence[Group], bound: int) -> int:
 
 def _ways(group: Group, groups: Sequence[Group], most: int, needed: int) -> list[list[Correction]]:
     """Fewer replicas of the candidate, or more nodes, which everybody who states the bound of the pool has to state alike."""
-    number = "autoscaling.maxReplicaCount" if group.spec.autoscaling else "replicas"
+    number = "autoscaling.minReplicaCount" if group.spec.autoscaling else "replicas"
     stated = [g.path for g in groups if g.spec.capacity.nodes is not None and (g.served.live or _given(g))]
     more: Correction = {f"{path}.capacity.nodes": needed for path in stated}
     return [use(f"{group.path}.{number}", most) if most else [], [more] if more and group.spec.capacity.type != "reserved" else []]

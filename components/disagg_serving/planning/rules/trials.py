@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...spec import EnvironmentSpec
 from ..layout import build_layout
 from ..pairs import CANDIDATE, belonging, pairs_of, with_candidate
 from ..shapes import Served
-from .registry import Fault, Rule, Stage, Subject, of_stage
+from .registry import Fault, Rule, Stage, Subject, of_stage, with_layouts
 
 MOST = 3
 """Corrections that a finding names at most."""
@@ -31,13 +32,29 @@ Place = tuple[str, str, bool]
 """A rule, where it speaks, and whether only to inform; entries of one list are one place, because taking one out moves the others."""
 
 
+class _Verdict(IntEnum):
+    """What a correction that ends its fault leaves, the best first."""
+
+    CLEAN = 0
+    REVEALS = 1
+    """Errors of a layout that could not be seen before."""
+    NO_LAYOUT = 2
+    """Other errors that were there before and still leave the model without a layout."""
+    WRONG = 3
+    """The fault itself, or a new error."""
+
+
 @dataclass(frozen=True)
 class _Outcome:
-    """What the rules say, as places counted: all of it, and the errors that the stack file does not accept."""
+    """What the rules say, as places counted: all of it, and the errors that the stack file does not accept, those of layouts apart.
+
+    `laid_out` are the models of which all pairs have a layout.
+    """
 
     said: Counter[Place]
     errors: Counter[Place]
-    laid_out: bool
+    of_layouts: Counter[Place]
+    laid_out: frozenset[int]
 
 
 class Trials:
@@ -48,26 +65,39 @@ class Trials:
         self._alone: dict[int, _Trial] = {}
 
     def working(self, about: Rule, fault: Fault) -> list[Correction]:
-        """Of each way the first correction that works, up to MOST."""
-        found: list[Correction] = []
+        """Of each way the correction that works best, up to MOST; those that leave more are not named beside better ones."""
+        found: list[tuple[_Verdict, Correction]] = []
         for way in fault.ways:
-            if len(found) < MOST:
-                written = (_as_written(self._subject.spec, c) for c in way)
-                found += [c] if (c := next((c for c in written if c not in found and self._works(about, fault, c)), None)) else []
-        return found
+            best = self._best(about, fault, way, [c for _, c in found])
+            found += [best] if best else []
+            if sum(verdict is _Verdict.CLEAN for verdict, _ in found) == MOST:
+                break
+        least = min((verdict for verdict, _ in found), default=_Verdict.CLEAN)
+        return [c for verdict, c in found if verdict is least][:MOST]
 
-    def _works(self, about: Rule, fault: Fault, correction: Correction) -> bool:
+    def _best(self, about: Rule, fault: Fault, way: Iterable[Correction], known: list[Correction]) -> tuple[_Verdict, Correction] | None:
+        best: tuple[tuple[_Verdict, int], Correction] | None = None
+        for correction in (_as_written(self._subject.spec, c) for c in way):
+            judged = (_Verdict.WRONG, 0) if correction in known else self._judge(about, fault, correction)
+            if judged[0] is not _Verdict.WRONG and (best is None or judged < best[0]):
+                best = judged, correction
+            if judged[0] is _Verdict.CLEAN:
+                break
+        return (best[0][0], best[1]) if best else None
+
+    def _judge(self, about: Rule, fault: Fault, correction: Correction) -> tuple[_Verdict, int]:
+        """The verdict, and how many errors are revealed."""
         here = _place(about, fault)
         index = _model_of([fault.path, *correction])
         if index is None or len({v.index for v in self._subject.served}) == 1:
-            return self._whole.ends(here, correction)
+            return self._whole.judge(here, correction)
         alone, first = self._only(index), (here[0], _at_first(here[1]), here[2])
         if not alone.before.said[first]:  # a fault between models
-            return self._whole.ends(here, correction)
-        if not alone.ends(first, {_at_first(place): value for place, value in correction.items()}):
-            return False
-        many = len(self._subject.served) > NEIGHBOURS
-        return many or not self._whole.before.laid_out or self._whole.ends(here, correction)
+            return self._whole.judge(here, correction)
+        judged = alone.judge(first, {_at_first(place): value for place, value in correction.items()})
+        if judged[0] is _Verdict.WRONG or len(self._subject.served) > NEIGHBOURS:
+            return judged
+        return max(judged, self._whole.judge(here, correction))
 
     @cached_property
     def _whole(self) -> _Trial:
@@ -93,13 +123,20 @@ class _Trial:
         """What the rules say about the subject as it is."""
         return _outcome(self._subject)
 
-    def ends(self, here: Place, correction: Correction) -> bool:
-        """Whether the correction takes the fault away and makes no error."""
-        after = self._after(correction)
+    def judge(self, here: Place, correction: Correction) -> tuple[_Verdict, int]:
+        """Whether the correction takes the fault away and makes no error, and how many it reveals."""
+        after, before = self._after(correction), self.before
         if after is None:
-            return False
-        left = self.before.said[here] - 1 if any(_ENTRY.search(path) for path in correction) and here[1].endswith("[]") else 0
-        return after.said[here] <= left and after.errors <= self.before.errors
+            return _Verdict.WRONG, 0
+        left = before.said[here] - 1 if any(_ENTRY.search(path) for path in correction) and here[1].endswith("[]") else 0
+        if after.said[here] > left or not after.errors <= before.errors:
+            return _Verdict.WRONG, 0
+        new = (after.of_layouts - before.of_layouts).total()
+        if new:
+            return (_Verdict.REVEALS, new) if after.laid_out > before.laid_out else (_Verdict.WRONG, 0)
+        index = _model_of([here[1]])
+        known = {v.index for v in self._subject.served}
+        return (_Verdict.NO_LAYOUT if index in known and index not in after.laid_out else _Verdict.CLEAN), 0
 
     def _after(self, correction: Correction) -> _Outcome | None:
         """What the rules say after a correction; findings that share a cause ask for the same ones."""
@@ -113,24 +150,30 @@ class _Trial:
 def _outcome(subject: Subject) -> _Outcome:
     said: Counter[Place] = Counter()
     errors: Counter[Place] = Counter()
+    of_layouts: Counter[Place] = Counter()
 
-    def run(stage: Stage, about: Subject) -> None:
+    raw: list[tuple[str, str]] = []
+
+    def run(stage: Stage, about: Subject, errors: Counter[Place]) -> None:
         for r in of_stage(stage):
-            for fault in r.check(about):
+            for fault in r.check(about.seen_in(stage)):
                 here = _place(r, fault)
                 said[here] += 1
                 if (fault.level or r.level) is Level.ERROR and (r.firm or r.id not in about.spec.accept):
                     errors[here] += 1
+                    raw.append((r.id, fault.path))
 
-    laid_out = False
+    laid_out: list[Served] = []
     try:
-        run(Stage.FORM, subject)
-        laid_out = not errors
+        run(Stage.FORM, subject, errors)
+        laid_out = with_layouts(subject.served, raw)
         if laid_out:
-            run(Stage.LAYOUT, subject.with_layout(build_layout(subject.spec, subject.served)))
+            run(Stage.LAYOUT, subject.with_layout(build_layout(subject.spec, laid_out)), of_layouts)
     except SpecError:  # a faulty entry of the user's catalogue, of which the evaluation speaks
         errors["catalog", "", False] += 1
-    return _Outcome(said, errors, laid_out)
+    pairs = {(v.index, v.candidate) for v in laid_out}
+    without = {v.index for v in subject.served if (v.index, v.candidate) not in pairs}
+    return _Outcome(said, errors, of_layouts, frozenset(v.index for v in laid_out) - without)
 
 
 def _changed(subject: Subject, correction: Correction) -> Subject | None:
@@ -196,7 +239,7 @@ def _put(spec: Any, path: str, value: Any) -> Any:
 
 
 def _place(about: Rule, fault: Fault) -> Place:
-    return about.id, _ENTRY.sub("[]", fault.path), (fault.level or about.level) is Level.INFO
+    return about.id, _ENTRY.sub("[]", belonging(fault.path)), (fault.level or about.level) is Level.INFO
 
 
 def _at_first(path: str) -> str:

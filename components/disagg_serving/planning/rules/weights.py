@@ -156,4 +156,5 @@ def _bucket(served: Served) -> str | None:
 
 
 def _pods(served: Served) -> int:
-    return sum(r.most_replicas * group_size(r, served.instances[n]) for n, r in served.spec.roles.items())
+    engines = {n: r.most_replicas if served.live else r.least_replicas for n, r in served.spec.roles.items()}
+    return sum(engines[n] * group_size(r, served.instances[n]) for n, r in served.spec.roles.items())

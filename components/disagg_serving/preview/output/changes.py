@@ -22,7 +22,8 @@ def difference_parts(difference: Difference) -> list[Any]:
     """What stands above the rest of a plan."""
     counts = ", ".join(f"{n} to {op}" for op, n in difference.count().items()) or "no resource changes"
     since = f"{difference.base} ({difference.commit[:10]})" if difference.commit else difference.base
-    parts: list[Any] = [Text.assemble((f"Changes since {since}", "bold"), f"  {counts}, {difference.unchanged} unchanged")]
+    said = f"{counts}, {difference.unchanged} unchanged" if difference.compared else "resources and figures are not compared"
+    parts: list[Any] = [Text.assemble((f"Changes since {since}", "bold"), f"  {said}")]
     parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in difference.notes]
     for change in difference.changes:
         parts += _change(change)

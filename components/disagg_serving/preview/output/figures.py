@@ -116,6 +116,9 @@ def verdict_of(plan: Plan, data: Mapping[str, Any]) -> Verdict:
 
 
 def _makes(plan: Plan) -> Fact:
+    if plan.difference is not None and not plan.difference.compared:
+        why = f"{plan.difference.base} cannot be planned" if plan.graph.resources else "the checks stop before any resource is declared"
+        return Fact("Changes", "not compared", why, Level.ERROR)
     if plan.difference is not None:
         count = plan.difference.count()
         words = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in OP_ORDER if op in count)

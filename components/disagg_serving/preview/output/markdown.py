@@ -21,6 +21,11 @@ MARGIN = 1_536
 """Room for the mark by which a workflow finds its comment again."""
 NOTE = 900
 """Room for what is said about cuts."""
+SUMMARY = 40_000
+"""Room for the table of several stacks."""
+DETAILS = 4_000
+"""Room without which details of a stack are left out: a verdict and its worst checks and changes."""
+LEVELS = tuple(Level)
 ALERTS = {Level.ERROR: "CAUTION", Level.WARNING: "WARNING", Level.INFO: "NOTE"}
 LEVEL_WORDS = {Level.ERROR: "**error**", Level.WARNING: "warning", Level.INFO: "note"}
 MOST_PATHS = 6
@@ -41,24 +46,66 @@ class Part:
 
 
 def render_markdown(plans: Sequence[Plan]) -> str:
-    """All plans in one text that a comment can hold; what does not fit is cut, the least important first, and counted."""
-    parts = [_parts(plan) for plan in plans]
-    by_size = sorted(range(len(plans)), key=lambda i: sum(_size([*p.head, *p.rows, *p.foot]) for p in parts[i]))
-    left, written = COMMENT - MARGIN, {}
+    """All plans in one text that a comment can hold; what does not fit is cut, the least important first, and counted.
+
+    Several begin with a table of all; details follow, the worst stack first, as far as there is room.
+    """
+    if len(plans) == 1:
+        return _fit(_parts(plans[0]), COMMENT - MARGIN, plans[0].stack)[0] + "\n"
+    verdicts = {id(p): figures.verdict_of(p, p.as_dict()) for p in plans}
+    ordered = sorted(plans, key=lambda p: (LEVELS.index(verdicts[id(p)].level), *(-n for n in _grave(p))))
+    summary = _summary([(p, verdicts[id(p)]) for p in ordered])
+    left = COMMENT - MARGIN - NOTE - _size([summary])
+    parts, wanted = [], 0
+    for plan in ordered:
+        found = _parts(plan)
+        wanted += min(_size([line for p in found for line in (*p.head, *p.rows, *p.foot)]), DETAILS)
+        if wanted > left:
+            break
+        parts.append(found)
+    written: dict[int, str] = {}
+    by_size = sorted(range(len(parts)), key=lambda i: sum(_size([*p.head, *p.rows, *p.foot]) for p in parts[i]))
     for position, i in enumerate(by_size):
-        written[i], used = _fit(parts[i], left // (len(plans) - position), plans[i].stack)
+        written[i], used = _fit(parts[i], left // (len(parts) - position), ordered[i].stack)
         left -= used
-    shown = [written[i] for i in range(len(plans)) if written[i]]
-    lost = len(plans) - len(shown)
-    tail = [f"{counted(lost, 'more stack')} did not fit into a comment."] if lost else []
-    return "\n\n".join([*shown, *tail]) + "\n"
+    lost = len(plans) - len(parts)
+    tail = [f"> Cut to fit a comment: details of {counted(lost, 'stack')}. `disagg plan --all --format html` shows all."] if lost else []
+    return "\n\n".join([summary, *(written[i] for i in sorted(written)), *tail]) + "\n"
+
+
+def _summary(verdicts: Sequence[tuple[Plan, figures.Verdict]]) -> str:
+    """A table of all stacks, a short line each; hundreds fit, and what would be beyond even that is counted."""
+    rows, left = [], SUMMARY
+    for plan, verdict in verdicts:
+        count = plan.difference.count() if plan.difference else {}
+        changes = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in figures.OP_ORDER if op in count)
+        changes = changes if plan.difference is None or plan.difference.compared else "not compared"
+        cells = [code(plan.stack, 80), LEVEL_WORDS[verdict.level] if verdict.level is not Level.INFO else "ok", prose(verdict.sentence)]
+        errors, warnings = (sum(f.level is level for f in plan.findings) for level in (Level.ERROR, Level.WARNING))
+        price = f"{plan.as_dict()['cost']['perMonth']:,.0f}" if plan.layout else ""
+        row = _row([*cells, str(errors), str(warnings), changes, price])
+        left -= _size([row])
+        if left < 0:
+            break
+        rows.append(row)
+    beyond = len(verdicts) - len(rows)
+    more = ["", f"and {counted(beyond, 'more stack')}, none of them worse"] if beyond else []
+    head = _table(["stack", "", "verdict", "*errors", "*warnings", "changes", "*USD a month"])
+    return "\n".join([f"## {counted(len(verdicts), 'stack')}", "", *head, *rows, *more])
+
+
+def _grave(plan: Plan) -> tuple[int, int]:
+    """Errors and warnings among findings and changes: what makes one of two stacks with like verdicts the worse."""
+    found = [*(f.level for f in plan.findings), *(c.severity for c in (plan.difference.changes if plan.difference else ()))]
+    return found.count(Level.ERROR), found.count(Level.WARNING)
 
 
 def _fit(parts: Sequence[Part], room: int, stack: str) -> tuple[str, int]:
     """The parts in their order, with as many rows as there is room for; an empty text when not even the verdict has room."""
     kept: dict[int, str] = {}
     cuts: list[str] = []
-    left = room - NOTE
+    whole = sum(_size([*p.head, *p.rows, *p.foot]) for p in parts)
+    left = room if whole <= room else room - NOTE
     for i, part in sorted(enumerate(parts), key=lambda p: p[1].rank):
         frame = _size([*part.head, *part.foot])
         rows: list[str] = []

@@ -1,0 +1,71 @@
+"""What may be a secret is shown nowhere, and what is none is not taken for one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_input.case import Case
+from bad_input.secrets import LEAK, SECRET_CASES
+from disagg_serving.catalog.loader import load_catalog
+from disagg_serving.cli.main import main
+from disagg_serving.credentials import holds_secret, withheld
+from disagg_serving.errors import Finding, Level
+from factories import ROOT
+
+
+@pytest.mark.parametrize("output", ["text", "json", "sarif"])
+@pytest.mark.parametrize("case", SECRET_CASES, ids=lambda c: c.name)
+def test_a_refused_secret_is_never_repeated(case: Case, output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No output of `check` holds any part of a value that is refused because it may be a secret; as data its value is null."""
+    file = tmp_path / "env.yaml"
+    file.write_text(case.text, encoding="utf-8")
+    assert main(["check", str(file), "--format", output]) == 2
+    printed = capsys.readouterr()
+    assert [word for word in (LEAK, LEAK.lower(), "4242424242") if word in printed.out + printed.err] == []
+    if output == "json":
+        about = [c for c in json.loads(printed.out)["checks"] if c["level"] == "error" and c["path"] == case.path]
+        assert [c["value"] for c in about if c["value"] not in {None, "--otlp"}] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker.io/vllm/vllm-openai:v1@sha256:0123456789abcdef",
+        "repo:tag@sha256:0123456789abcdef",
+        "oci://host.example:5000/charts/x@sha256:0123456789abcdef",
+        "https://kedacore.github.io/charts/keda",
+        "http://prometheus-operated.monitoring.svc:9090/prometheus",
+        "arn:aws:iam::123456789012:role/team/user@example.com",
+        "ask platform@example.com before Monday",
+        "the token is rotated on Monday",
+        "--max-num-batched-tokens=8192",
+        "--tokenizer-mode=auto",
+        "hfToken",
+        "sk-learn-model",
+        "risk-accepted-until-2027",
+    ],
+)
+def test_ordinary_texts_are_no_secrets(text: str) -> None:
+    """References with digests, addresses with ports, mail addresses and sentences are none."""
+    assert not holds_secret(text)
+
+
+def test_the_catalogue_and_the_stacks_hold_none() -> None:
+    """Nothing that the repository ships would be refused."""
+    files = [*(ROOT / "components/disagg_serving/catalog").rglob("*.yaml"), *(ROOT / "stacks").glob("*.yaml"), *(ROOT / "examples").rglob("*.yaml")]
+    assert len(files) > 20
+    lines = [(f.name, line) for f in files for line in f.read_text(encoding="utf-8").splitlines() if holds_secret(line.strip())]
+    assert [found for found in lines if "secure:" not in found[1]] == []
+    assert load_catalog([], ROOT).models
+
+
+def test_a_finding_leaves_out_what_may_be_a_secret() -> None:
+    """Wherever a finding comes from, also inside lists that hold themselves."""
+    inside: list[Any] = ["x", {"a": f"hf_{LEAK}"}]
+    inside.append(inside)
+    assert withheld(inside)
+    assert Finding("x", Level.ERROR, "p", "is wrong", inside).value is None
+    assert Finding("x", Level.ERROR, "p", "is wrong", "p5.48xlarge").value == "p5.48xlarge"
