@@ -23,11 +23,22 @@ ROOT = HERE.parent
 OUT = Path(os.environ.get("DISAGG_ENGINE_DIR", ROOT / ".engine"))
 """Everything that is installed; git-ignored, and may be shared between checkouts through DISAGG_ENGINE_DIR."""
 SETTINGS: dict[str, Any] = tomllib.loads((HERE / "versions.toml").read_text(encoding="utf-8"))
+UV = "uv==0.13.9"
+"""Installs without what other packages ask for; pip cannot leave out a requirement of a requirement."""
+UNREACHABLE = re.compile(
+    r"failed to fetch|error sending request|dns error|connection|timed? ?out|no matching distribution|was not found in|no versions? of|name or service",
+    re.IGNORECASE,
+)
+"""How pip and uv say that a package cannot be had from here."""
 _REQUIRES = "import json; from importlib.metadata import requires; print(json.dumps(requires({name!r})))"
 
 
 class CannotInstallError(Exception):
     """Packages that cannot be had here; the text is for a person."""
+
+
+class InstallFailedError(Exception):
+    """Packages that are there and do not install: a fault of this project or of theirs."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +65,31 @@ class Engine:
         return stamp.is_file() and stamp.read_text() == self._key
 
     @property
+    def why_not(self) -> str:
+        """Why it is not there, for a person."""
+        why = self.folder.with_suffix(".why")
+        return why.read_text(encoding="utf-8") if why.is_file() else "not installed here (run `make engine`)"
+
+    @property
+    def _pins(self) -> Path:
+        """Every package with its version, as they were when the engine was last checked."""
+        return HERE / "pins" / f"{self.folder.name}.txt"
+
+    @property
     def _key(self) -> str:
-        return sha256(json.dumps([SETTINGS, self.version, self.serves, sys.version_info[:2]]).encode()).hexdigest()
+        own = SETTINGS["serving"] if self.serves else SETTINGS["build"]
+        shared = [SETTINGS[name] for name in ("torch", "libraries", "beside-torch")]
+        pins = self._pins.read_text(encoding="utf-8") if self._pins.is_file() else ""
+        return sha256(json.dumps([own, shared, pins, self.version, self.serves, sys.version_info[:2]]).encode()).hexdigest()
 
     def build(self) -> None:
-        """Install it. Raises CannotInstallError."""
+        """Install it. Raises CannotInstallError, InstallFailedError."""
         if self.is_built:
             return
         start = time.monotonic()
         print(f"vLLM {self.version} ({'serving' if self.serves else 'parser'}): installing, about 2.4 GB once ...", flush=True)
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._run([sys.executable, "-m", "venv", str(self.folder)])
+        _run([sys.executable, "-m", "venv", str(self.folder)])
         self._install("--no-deps", f"torch=={SETTINGS['torch']}", *SETTINGS["libraries"])
         self._install(*SETTINGS["beside-torch"])
         (self._serving if self.serves else self._parser)()
@@ -100,19 +125,29 @@ class Engine:
         (there / "RECORD").write_text("")
 
     def _install(self, *args: str, environment: dict[str, str] | None = None) -> None:
-        uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
         overrides = OUT / "overrides.txt"
         # xgrammar and others would bring triton and five more libraries, which no CPU needs
         overrides.write_text(f"torch=={SETTINGS['torch']}\ntriton ; python_version < '3'\n")
-        if uv is None:
-            raise CannotInstallError("uv, which installs without what other packages ask for, is missing: pip install uv")
-        self._run([uv, "pip", "install", "--quiet", "--python", str(self.python), "--override", str(overrides), *args], environment)
+        pins = ["--constraint", str(self._pins)] if self._pins.is_file() else []
+        _run([uv(), "pip", "install", "--quiet", "--python", str(self.python), "--override", str(overrides), *pins, *args], environment)
 
-    @staticmethod
-    def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})})
-        if done.returncode:
-            raise CannotInstallError(f"{' '.join(command[:4])} ...: {done.stderr.strip()[-600:]}")
+
+def uv() -> str:
+    """The installer: the one on the path, else one in an environment of its own."""
+    own = OUT / "uv/bin/uv"
+    found = shutil.which("uv")
+    if found is None and not own.is_file():
+        _run([sys.executable, "-m", "venv", str(OUT / "uv")])
+        _run([str(OUT / "uv/bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV])
+    return found or str(own)
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})})
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[-600:]
+        problem = CannotInstallError if UNREACHABLE.search(said) else InstallFailedError
+        raise problem(f"{' '.join(command[:4])} ...: {said}")
 
 
 PARSERS = [Engine(version, serves=False) for version in SETTINGS["parser"]["versions"]]
@@ -121,13 +156,18 @@ ENGINES = [*PARSERS, SERVING]
 
 
 def main() -> int:
-    """Install what is missing; 1 when something cannot be had, with the reason."""
+    """Install what is missing. What cannot be had here is skipped with the reason; what does not install is exit code 1."""
     OUT.mkdir(parents=True, exist_ok=True)
     for engine in ENGINES:
+        why = engine.folder.with_suffix(".why")
+        why.unlink(missing_ok=True)
         try:
             engine.build()
         except CannotInstallError as problem:
-            print(f"vLLM {engine.version} cannot be installed here: {problem}", file=sys.stderr)
+            why.write_text(f"cannot be installed here: {problem}", encoding="utf-8")
+            print(f"skipped: vLLM {engine.version} cannot be installed here: {problem}")
+        except InstallFailedError as problem:
+            print(f"vLLM {engine.version} does not install: {problem}", file=sys.stderr)
             return 1
     return 0
 
