@@ -28,7 +28,7 @@ def of_projects() -> Iterator[CommandLine]:
         for stack in project.stacks() if folder != ROOT else STACKS:
             found = make_plan(project, project.stack_file(stack)).layout  # an example is a program of its own
             assert found is not None
-            yield from command_lines(f"{folder.name}/{stack}", found)
+            yield from command_lines(f"{folder.name}/{stack}", found.groups)
 
 
 def drawn() -> list[CommandLine]:
@@ -45,7 +45,7 @@ def drawn() -> list[CommandLine]:
         found = check(data)
         if seen < DRAWN and found.ok and found.layout is not None:
             seen += 1
-            lines.extend(command_lines(f"drawn {seen}", found.layout))
+            lines.extend(command_lines(f"drawn {seen}", found.layout.groups))
 
     collect()
     assert seen == DRAWN
