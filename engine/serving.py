@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -28,6 +29,7 @@ START_SECONDS = 600
 """Until a server is ready; on two idle cores it takes one, on busy ones five minutes."""
 PROBE_SECONDS = 0.5
 TAIL_LINES = 40
+_KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class Server:
     def tail(self) -> str:
         """The end of its log, for a person."""
         return f"--- {self.pod.name}: {' '.join(self.pod.command)}\n" + "\n".join(self.text.splitlines()[-TAIL_LINES:])
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that its KV cache holds, as it logs them."""
+        (found,) = _KV_TOKENS.findall(self.text)
+        return int(found.replace(",", ""))
 
     def is_ready(self) -> bool:
         """What the kubelet's readiness probe says. Raises NotReadyError when it has ended."""

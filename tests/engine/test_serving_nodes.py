@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from disagg_serving.planning.fit import parse_log
 from disagg_serving.planning.fit.kv import kv_plan
 from disagg_serving.planning.report import shape_of
 from disagg_serving.planning.shapes import GIB
@@ -32,4 +31,4 @@ def test_two_nodes_answer(request: pytest.FixtureRequest, tmp_path_factory: pyte
             assert f"world_size=2 rank={rank} local_rank=0" in server.text
         plan = kv_plan(shape_of(group))
         assert plan.token_bytes == (1024,)
-        assert parse_log(servers[0].text).tokens == plan.tokens_of(GIB // plan.block_bytes[0], 4096)
+        assert servers[0].kv_tokens == plan.tokens_of(GIB // plan.block_bytes[0], 4096)
