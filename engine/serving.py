@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from disagg_serving.catalog import Model
 
@@ -51,9 +52,8 @@ class Server:
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     """From its start until it was ready."""
-    deleted: float | None = None
-    terminated: float | None = None
-    """When it was deleted, and when it got SIGTERM (time.monotonic)."""
+    terminated: Event = field(default_factory=Event)
+    """Set once it got SIGTERM."""
 
     @property
     def url(self) -> str:
@@ -101,16 +101,16 @@ class Server:
 
     def delete(self) -> Ending:
         """What a kubelet does to a deleted pod: the preStop sleep, SIGTERM to the container's first process, SIGKILL after the grace period."""
-        self.deleted = time.monotonic()
+        deleted = time.monotonic()
         time.sleep(self.pod.pre_stop_seconds)
         self.process.send_signal(signal.SIGTERM)
-        self.terminated = time.monotonic()
+        self.terminated.set()
         try:
-            self.process.wait(self.deleted + self.pod.grace_seconds - time.monotonic())
+            self.process.wait(deleted + self.pod.grace_seconds - time.monotonic())
         except subprocess.TimeoutExpired:
             self.end()
-            return Ending(time.monotonic() - self.deleted, by_itself=False)
-        return Ending(time.monotonic() - self.deleted, by_itself=True)
+            return Ending(time.monotonic() - deleted, by_itself=False)
+        return Ending(time.monotonic() - deleted, by_itself=True)
 
     def end(self) -> None:
         """End it and all that it has started."""

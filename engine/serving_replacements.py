@@ -20,7 +20,8 @@ class StaleError(Exception):
 class Replacement:
     """One change of a pod's command line or environment.
 
-    `old` is the part of the generated value that `new` takes the place of; None means that nothing is generated and `new` is added.
+    `old` is the part of the generated value that `new` takes the place of; None means that nothing is generated, and `new` is added: the
+    whole flag, or a variable's value.
     `{models}`, `{folder}`, `{address}` and `{cores}` in `new` stand for what the machine decides. `only_with` names a flag without which a
     pod has nothing to replace.
     """
@@ -36,8 +37,10 @@ class Replacement:
 REPLACEMENTS = (
     Replacement("model", "model", "disagg-serving/", "{models}/", "a folder with random weights, written on the spot: nothing is downloaded"),
     Replacement("flag", NIXL, '"LIBFABRIC"', '"UCX"', "LIBFABRIC needs EFA devices; UCX moves the same blocks over shared memory", NIXL),
-    Replacement("flag", "--host", None, "{address}", "pods have networks of their own; here each has an address of its own on loopback"),
-    Replacement("flag", "--enforce-eager", None, "", "compiling for a CPU takes minutes and a C++ compiler, and there are no CUDA graphs"),
+    Replacement("flag", "--host", None, "--host={address}", "pods have networks of their own; here each has an address of its own on loopback"),
+    Replacement(
+        "flag", "--enforce-eager", None, "--enforce-eager", "compiling for a CPU takes minutes and a C++ compiler, and there are no CUDA graphs"
+    ),
     Replacement("variable", "VLLM_CACHE_ROOT", "/weights", "{folder}", "the pod's volume"),
     Replacement("variable", "HF_HOME", "/weights", "{folder}", "the pod's volume"),
     Replacement("variable", "GLOO_SOCKET_IFNAME", "eth0", "lo", "the pod's interface; processes meet on loopback"),
@@ -77,13 +80,10 @@ def _variable(row: Replacement, pod: Pod, new: str) -> tuple[Pod, Change]:
 def _argument(row: Replacement, pod: Pod, new: str) -> tuple[Pod, Change]:
     # the model is the first argument after `vllm serve`
     place = 2 if row.where == "model" else _place(pod.command, row.name)
-    if place is None:
-        before, (head, tail) = "", (pod.command, ())
-        value = _value(row, None, f"{row.name}={new}" if new else row.name)
-    else:
-        before, head, tail = pod.command[place], pod.command[:place], pod.command[place + 1 :]
-        value = _value(row, before, new)
-    return replace(pod, command=(*head, value, *tail)), Change(before, value, row.reason)
+    before = "" if place is None else pod.command[place]
+    value = _value(row, before or None, new)
+    end = len(pod.command) if place is None else place
+    return replace(pod, command=(*pod.command[:end], value, *pod.command[end + 1 :])), Change(before, value, row.reason)
 
 
 def _place(command: Sequence[str], flag: str) -> int | None:
@@ -103,9 +103,7 @@ def _value(row: Replacement, generated: str | None, new: str) -> str:
 def table(rows: Iterable[Replacement] = REPLACEMENTS) -> str:
     """The list in Markdown, as docs/engine-serving.md shows it."""
     head = ["| in the pod | generated | here | why |", "|---|---|---|---|"]
-    return "\n".join(
-        [*head, *(f"| {_code(r.name)} | {_code(r.old) if r.old else 'nothing'} | {_code(r.new or r.name)} | {r.reason} |" for r in rows)]
-    )
+    return "\n".join([*head, *(f"| {_code(r.name)} | {_code(r.old) if r.old else 'nothing'} | {_code(r.new)} | {r.reason} |" for r in rows)])
 
 
 def _code(text: str) -> str:

@@ -37,14 +37,13 @@ def test_deletion_of_a_decode_pod(pair: tuple[Server, Server]) -> None:
         start = time.monotonic()
         ask(decode, prompt_of(100), 100)
         tokens = min(3800, round(100 / (time.monotonic() - start) * (LONG_SECONDS + BEFORE_SIGTERM)))
-        deletion = pool.submit(decode.delete)
+        deleted, deletion = time.monotonic(), pool.submit(decode.delete)
         during = ask_both(prefill, decode, prompt_of(200), 8)
         assert len(during.tokens) == 8
-        assert decode.terminated is None, "the answer took longer than the preStop sleep: the machine is too busy to tell"
-        time.sleep(decode.pod.pre_stop_seconds - BEFORE_SIGTERM - (time.monotonic() - decode.deleted))
+        assert not decode.terminated.is_set(), "the answer took longer than the preStop sleep: the machine is too busy to tell"
+        time.sleep(decode.pod.pre_stop_seconds - BEFORE_SIGTERM - (time.monotonic() - deleted))
         in_flight = pool.submit(ask_both, prefill, decode, prompt_of(200), tokens)
-        while decode.terminated is None:
-            time.sleep(0.1)
+        decode.terminated.wait()
         assert not in_flight.done(), "the answer was too short to be in flight at SIGTERM"
         time.sleep(1)
         # why the sleep is there: what comes now is lost
