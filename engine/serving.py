@@ -30,6 +30,7 @@ START_SECONDS = 600
 """Until a server is ready; on two idle cores it takes one, on busy ones five minutes."""
 PROBE_SECONDS = 0.5
 TAIL_LINES = 40
+CACHE = SERVING.folder.with_name(f"{SERVING.folder.name}-cache")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 
 
@@ -163,7 +164,8 @@ def start(pod: Pod, models: Path, folder: Path, core: int) -> Server:
     place.mkdir(parents=True, exist_ok=True)
     mine = sorted(os.sched_getaffinity(0))
     cores = "|".join(str(mine[n % len(mine)]) for n in range(core, core + ranks(pod)))
-    here, changes = replaced(pod, {"models": str(models), "folder": str(place), "address": pod.address, "cores": cores})
+    machine = {"models": str(models), "cache": str(CACHE), "folder": str(place), "address": pod.address, "cores": cores}
+    here, changes = replaced(pod, machine)
     log = place / "log.txt"
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -22,7 +22,7 @@ class Replacement:
 
     `old` is the part of the generated value that `new` takes the place of; None means that nothing is generated, and `new` is added: the
     whole flag, or a variable's value.
-    `{models}`, `{folder}`, `{address}` and `{cores}` in `new` stand for what the machine decides. `only_with` names a flag without which a
+    `{models}`, `{cache}`, `{folder}`, `{address}` and `{cores}` in `new` stand for what the machine decides. `only_with` names a flag without which a
     pod has nothing to replace.
     """
 
@@ -41,7 +41,9 @@ REPLACEMENTS = (
     Replacement(
         "flag", "--enforce-eager", None, "--enforce-eager", "compiling for a CPU takes minutes and a C++ compiler, and there are no CUDA graphs"
     ),
-    Replacement("variable", "VLLM_CACHE_ROOT", "/weights", "{folder}", "the pod's volume"),
+    Replacement(
+        "variable", "VLLM_CACHE_ROOT", "/weights", "{cache}", "the pod's volume, kept between runs: what vLLM finds out about the model's class"
+    ),
     Replacement("variable", "HF_HOME", "/weights", "{folder}", "the pod's volume"),
     Replacement("variable", "GLOO_SOCKET_IFNAME", "eth0", "lo", "the pod's interface; processes meet on loopback"),
     Replacement("variable", "HF_HUB_OFFLINE", None, "1", "the weights are a folder, and nothing is asked of Hugging Face"),

@@ -16,6 +16,8 @@ LONG_SECONDS = 12
 """Of an answer that is being written when SIGTERM comes."""
 BEFORE_SIGTERM = 4
 """Seconds before it at which that request is sent."""
+LATE = 8
+"""Tokens of a request that comes too late."""
 
 
 @pytest.fixture
@@ -45,11 +47,17 @@ def test_deletion_of_a_decode_pod(pair: tuple[Server, Server]) -> None:
         in_flight = pool.submit(ask_both, prefill, decode, prompt_of(200), tokens)
         decode.terminated.wait()
         assert not in_flight.done(), "the answer was too short to be in flight at SIGTERM"
-        time.sleep(1)
-        # why the sleep is there: what comes now is lost
-        with pytest.raises(RefusedError, match=r"^500"):
-            ask(decode, prompt_of(200), 2)
+        assert tokens_of_late_request(decode) < LATE
         assert len(in_flight.result().tokens) == tokens
         ended = deletion.result()
         assert ended.by_itself
         assert ended.seconds < decode.pod.grace_seconds
+
+
+def tokens_of_late_request(decode: Server) -> int:
+    """What a request that arrives after SIGTERM gets, for which the sleep is there: an error, or 200 with an answer that is broken off."""
+    time.sleep(1)
+    try:
+        return len(ask(decode, prompt_of(200), LATE).tokens)
+    except RefusedError:
+        return 0

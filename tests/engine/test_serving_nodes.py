@@ -18,7 +18,7 @@ def test_two_nodes_answer(request: pytest.FixtureRequest, tmp_path_factory: pyte
     (group,) = layout.groups
     write_model(layout.served[0].facts, folder)
     leader, worker = pods(layout).values()
-    assert [leader.command[-6:-2], worker.command[-6:-2]] == [
+    assert [leader.command[-5:-1], worker.command[-5:-1]] == [
         ("--nnodes=2", f"--node-rank={rank}", f"--master-addr={leader.address}", "--master-port=29501") for rank in (0, 1)
     ]
     with serving([leader, worker], folder) as servers, logged(*servers):

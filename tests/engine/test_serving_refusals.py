@@ -11,9 +11,9 @@ from disagg_serving import labels
 from disagg_serving.errors import Level
 from engine_stacks import evaluated, laid_out, laid_out_anyway, pods, prompt_of, show, stack
 
-from bench.processes import NotReadyError
+from bench.processes import NotReadyError, wait_for
 from engine.serving import Server, logged, serving, write_model
-from engine.serving_client import FAILED, RefusedError, ask, ask_both, metrics
+from engine.serving_client import FAILED, TRANSFERS, RefusedError, ask, ask_both, metrics
 
 COPY = "tiny-llama-copy"
 HASH = "NIXL compatibility hash mismatch"
@@ -67,7 +67,10 @@ def test_roles_that_differ(name: str, prefill: Server, folder: Path, request: py
         with pytest.raises(RefusedError, match=r"^500"):
             ask_both(prefill, decode, prompt_of(300), 2)
         assert words in decode.text
-        assert sum(metrics(decode)[name] for name in FAILED) == 1
+        # it lives on, and `disagg verify` sees the failure
+        ask(decode, prompt_of(300), 2)
+        wait_for(lambda: sum(metrics(decode)[name] for name in FAILED) == 1, "one failure among the metrics", 30)
+        assert metrics(decode)[TRANSFERS] == 0
 
 
 def test_pipeline_stages_on_decode(folder: Path) -> None:

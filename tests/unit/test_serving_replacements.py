@@ -15,7 +15,7 @@ from engine.configs import write_config
 from engine.serving_pods import Pod
 from engine.serving_replacements import REPLACEMENTS, StaleError, replaced, table
 
-MACHINE: Mapping[str, str] = {"models": "/m", "folder": "/f", "address": "127.0.0.9", "cores": "0"}
+MACHINE: Mapping[str, str] = {"models": "/m", "cache": "/c", "folder": "/f", "address": "127.0.0.9", "cores": "0"}
 STARTED = [pod for name in ("split", "wide") for pod in pods(laid_out(stack(name))).values()]
 
 
