@@ -62,6 +62,11 @@ class Server:
         return f"http://{self.pod.address}:{self.pod.probe['httpGet']['port']}"
 
     @property
+    def served_name(self) -> str:
+        """The model's name in its API."""
+        return flags(self.pod)["--served-model-name"]
+
+    @property
     def text(self) -> str:
         """Its log."""
         return self.log.read_text(encoding="utf-8", errors="replace")
@@ -184,10 +189,14 @@ def start(pod: Pod, models: Path, folder: Path, core: int) -> Server:
 
 def ranks(pod: Pod) -> int:
     """Processes with a core of their own: the engine's ranks in this pod."""
-    sizes = dict.fromkeys(("--tensor-parallel-size", "--pipeline-parallel-size", "--nnodes"), 1)
-    given = dict(argument.split("=", 1) for argument in pod.command if argument.split("=", 1)[0] in sizes)
-    tensor, pipeline, nodes = (int(given.get(flag, 1)) for flag in sizes)
+    given = flags(pod)
+    tensor, pipeline, nodes = (int(given.get(name, 1)) for name in ("--tensor-parallel-size", "--pipeline-parallel-size", "--nnodes"))
     return tensor * pipeline // nodes
+
+
+def flags(pod: Pod) -> dict[str, str]:
+    """Its flags that have a value."""
+    return dict(argument.split("=", 1) for argument in pod.command if argument.startswith("--") and "=" in argument)
 
 
 def _image(home: Path) -> dict[str, str]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from disagg_serving.verify.metrics import FAILURES
+
 from .serving import Server
 
 SECONDS = 300
@@ -23,8 +25,8 @@ ASK_PREFILL: dict[str, Any] = {
     "remote_host": None,
     "remote_port": None,
 }
-BYTES, TRANSFERS = "vllm:nixl_bytes_transferred_sum", "vllm:nixl_bytes_transferred_count"
-FAILED = ("vllm:nixl_num_failed_transfers_total", "vllm:nixl_num_failed_notifications_total", "vllm:nixl_num_kv_expired_reqs_total")
+BYTES = "vllm:nixl_bytes_transferred_sum"
+FAILED = (*FAILURES, "vllm:nixl_num_kv_expired_reqs_total")
 
 
 class RefusedError(Exception):
@@ -42,7 +44,7 @@ class Answer:
 def ask(server: Server, prompt: Sequence[int], tokens: int, *, request_id: str | None = None, **more: Any) -> Answer:
     """One completion of `tokens` tokens, the likeliest each. Raises RefusedError, URLError."""
     body = {
-        "model": "tiny",
+        "model": server.served_name,
         "prompt": list(prompt),
         "max_tokens": tokens,
         "temperature": 0,

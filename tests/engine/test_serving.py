@@ -8,11 +8,11 @@ import pytest
 from disagg_serving.planning.fit.kv import KvPlan, kv_plan
 from disagg_serving.planning.report import shape_of
 from disagg_serving.planning.shapes import GIB, Layout
-from disagg_serving.verify.metrics import read_metrics
+from disagg_serving.verify.metrics import TRANSFERS, read_metrics
 from engine_stacks import laid_out, pods, prompt_of, show, stack
 
 from engine.serving import Server, logged, serving, write_model
-from engine.serving_client import BYTES, FAILED, TRANSFERS, ask, ask_both, metrics, metrics_text, prefilled, warm_up
+from engine.serving_client import BYTES, FAILED, ask, ask_both, metrics, metrics_text, prefilled, warm_up
 
 LENGTHS = (1, 100, 128, 129, 414, 1500)
 """Prompt lengths around the edges of blocks of 128 tokens."""

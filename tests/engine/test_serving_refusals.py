@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from disagg_serving.errors import Level
+from disagg_serving.verify.metrics import TRANSFERS
 from engine_stacks import evaluated, laid_out, laid_out_anyway, pods, prompt_of, show, stack
 
 from bench.processes import NotReadyError, wait_for
 from engine.serving import Server, logged, serving, write_model
-from engine.serving_client import FAILED, TRANSFERS, RefusedError, ask, ask_both, metrics
+from engine.serving_client import FAILED, RefusedError, ask, ask_both, metrics
 
 COPY = "tiny-llama-copy"
 HASH = "NIXL compatibility hash mismatch"
