@@ -126,8 +126,9 @@ class Engine:
 
     def _install(self, *args: str, environment: dict[str, str] | None = None) -> None:
         overrides = OUT / "overrides.txt"
-        # xgrammar and others would bring triton and five more libraries, which no CPU needs
-        overrides.write_text(f"torch=={SETTINGS['torch']}\ntriton ; python_version < '3'\n")
+        # what depends on torch would bring triton, cusolver and others, which no CPU needs
+        unneeded = "".join(f"{name} ; python_version < '3'\n" for name in ("triton", "cuda-toolkit", "cuda-bindings"))
+        overrides.write_text(f"torch=={SETTINGS['torch']}\n{unneeded}")
         pins = ["--constraint", str(self._pins)] if self._pins.is_file() else []
         _run([uv(), "pip", "install", "--quiet", "--python", str(self.python), "--override", str(overrides), *pins, *args], environment)
 
