@@ -24,6 +24,7 @@ from disagg_serving.planning.layout import resolve
 from disagg_serving.planning.rules.form import FORM_CHECKS
 from disagg_serving.planning.shapes import Group, Served, build_group
 from disagg_serving.spec import EnvironmentSpec
+from disagg_serving.spec.serving import RoleName
 from disagg_serving.spec.validation import try_parse
 
 from .build import PARSERS, ROOT, Engine
@@ -102,7 +103,7 @@ def _writable(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _group(served: Served) -> Group:
-    name = "decode" if served.spec.disaggregated else "server"
+    name: RoleName = "decode" if served.spec.disaggregated else "server"
     return build_group(served, name, served.spec.roles[name], None, pools_made=False)
 
 
