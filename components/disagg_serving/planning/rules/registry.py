@@ -148,6 +148,7 @@ _ALWAYS = (
     "engine",
     "environment",
     "experts",
+    "flags",
     "gateway",
     "memory",
     "namespaces",
