@@ -116,9 +116,8 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     shape = replace(whole, decode_context_parallel=decode_context_parallel, calibration=record)
     result = capacity(shape)
     of_log = _log_findings(shape, log)
-    findings = sort_findings(
-        [*_shape_findings(known, served, ROLES[role], None if has_errors(of_log) or decode_context_parallel > 1 else shape), *of_log]
-    )
+    unsaid = has_errors(of_log) or decode_context_parallel > 1  # of memory, where the rules would look at another engine
+    findings = sort_findings([*_shape_findings(known, served, ROLES[role], None if unsaid else shape), *of_log])
     world, gpu = tensor_parallel * pipeline_parallel * data_parallel, node.gpu
     if output_format is DataFormat.JSON:
         emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)
