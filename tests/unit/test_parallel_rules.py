@@ -141,6 +141,11 @@ def test_a_step_has_a_token_for_each_request() -> None:
         "--kv-cache-memory-bytes=1",
         "--num-gpu-blocks-override=3",
         "--hf-overrides.a=1",
+        "--enable-eplb",
+        "--eplb-config.num_redundant_experts=32",
+        "--enable-dbo",
+        "--max-cudagraph-capture-size=2048",
+        "--compilation-config.cudagraph_mode=NONE",
     ],
 )
 def test_flags_that_the_forecast_does_not_count(arg: str) -> None:

@@ -82,7 +82,8 @@ EFA_ENV = {
 
 FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
-    "--num-gpu-blocks-override", "--hf-overrides",
+    "--num-gpu-blocks-override", "--hf-overrides", "--enable-eplb", "--eplb-config", "--enable-dbo", "--ubatch-size",
+    "--cudagraph-capture-sizes", "--max-cudagraph-capture-size", "--compilation-config", "-cc",
 )  # fmt: skip
 """Flags that change memory or layout and that planning/fit does not read."""
 FORECAST_ENV = frozenset({"VLLM_PP_LAYER_PARTITION"})
