@@ -36,6 +36,7 @@ class Step:
     urn: str
     type: str
     state: dict[str, Any] = field(default_factory=dict)
+    diff: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -190,5 +191,6 @@ def _steps(output: str) -> list[Step]:
     for line in output.splitlines():
         event = json.loads(line) if line.startswith("{") else {}
         if ended := event.get("resOutputsEvent"):
-            found.append(Step(ended["metadata"]["op"], ended["metadata"]["urn"], ended["metadata"]["type"]))
+            done = ended["metadata"]
+            found.append(Step(done["op"], done["urn"], done["type"], diff=done.get("detailedDiff") or {}))
     return found

@@ -53,6 +53,7 @@ DIFFERENCE = Difference(
 
 HOSTILE = [
     "@octocat",
+    "a\n::error file=a::b\x1b[2J\x1b]0;c\x07",
     "see @org/team and user@example.com",
     "#1 and org/repo#2 and GH-3",
     "https://example.com/x www.example.com mailto:a@example.com",

@@ -62,13 +62,16 @@ def traffic_lines(forecast: Mapping[str, Any]) -> list[str]:
         if forecast["prefillWaitSeconds"] is not None:
             lines.append(f"a prompt waits {forecast['prefillWaitSeconds']:.2g} s for prefill (M/D/1), before it is calculated")
     else:
-        lines.append(f"{forecast['model']}: no measured rates, so only bounds of throughput (prefill.measuredRates, decode.measuredRates)")
+        sides = forecast["unmeasured"]
+        of_one = f" of {sides[0]}" if len(sides) == 1 else ""
+        fields = ", ".join(f"{side}.measuredRates" for side in sides)
+        lines.append(f"{forecast['model']}: no measured rates{of_one}, so only bounds of throughput ({fields})")
         lines += forecast["bounds"]
     if "kvTransfer" in forecast:
         moved = "; ".join(f"{s['name']} {_between(s['seconds'])} s" for s in forecast["kvTransfer"]["scenarios"])
         lines.append(f"KV of a prompt: {forecast['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
     if "usdPerMillionTokens" in forecast:
-        lines.append(f"{forecast['usdPerMillionTokens']:.2f} USD for a million tokens at that capacity")
+        lines.append(f"{forecast['usdPerMillionTokens']:.2f} USD for a million tokens, of prompt and answer together, at that capacity")
     return lines
 
 

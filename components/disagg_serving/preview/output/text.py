@@ -9,11 +9,12 @@ from typing import Any
 from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from ...errors import Finding, Level
+from ...errors import Finding, Level, visible
 from ...planning.report import engine_of
 from ..graph import Resource
 from ..plan import Plan
@@ -35,16 +36,17 @@ def render_findings(findings: Sequence[Finding], *, color: bool, width: int | No
 
 
 def to_text(what: Any, *, color: bool, width: int | None) -> str:
-    """Something of rich as text, without spaces at the ends of lines."""
+    """Something of rich as text, without spaces at the ends of lines, and without signs that move the cursor, whatever a stack file holds."""
     out = io.StringIO()
     console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=None if color else True, highlight=False, emoji=False)
-    console.print(what)
+    shown = [Segment("\n".join(visible(line) for line in s.text.split("\n")), s.style) for s in console.render(what) if not s.control]
+    console.print(Segments(shown), crop=False, end="")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _plan(plan: Plan) -> list[Any]:
     data = plan.as_dict()
-    parts: list[Any] = [Text(f"{plan.project} / {plan.stack}", style="bold"), Text("")]
+    parts: list[Any] = [Text(visible(f"{plan.project} / {plan.stack}"), style="bold"), Text("")]
     if plan.difference is not None:
         parts += difference_parts(plan.difference)
     elif plan.graph.resources:
@@ -78,7 +80,7 @@ def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
 
 
 def _label(r: Resource) -> Text:
-    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
+    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (visible(r.name), "green"))
     if notes := notes_of(r):
         text.append(f"  ({', '.join(notes)})", style="dim")
     return text
