@@ -150,7 +150,11 @@ def _drafts() -> Grid:
         for m in (LLAMA, DEEPSEEK, GLM)
         for method in methods
     ]
-    return Grid("speculative-method", tuple(probes))
+    return Grid(
+        "speculative-method",
+        tuple(probes),
+        looser="suffix needs the package arctic-inference, which an image of one's own may hold; the rule warns",
+    )
 
 
 def _versions(models: tuple[str, ...]) -> Grid:
@@ -248,7 +252,7 @@ def _names() -> Grid:
     return Grid(
         "engine-flags",
         tuple(probes),
-        looser="keys inside a JSON value, and values of flags for which the parser has no list, are not known here",
+        looser="keys inside a JSON value, and whether a quantization goes with the model's own, are not known here",
     )
 
 

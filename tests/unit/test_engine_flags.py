@@ -39,7 +39,7 @@ def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
         ["--no-enable-prefix-caching"],
         ["--disable-prefix-caching"],
         ["--enable_prefix_caching"],
-        ["--optimization-level=3"],
+        ["--optimization-level=3", "--attention-backend=flashinfer", "--quantization=fp8"],
         ["--compilation-config.cudagraph_mode=FULL", "--compilation-config.mode=3"],
         ['--compilation-config={"mode": 3}'],
         ["--seed=0", "--max-logprobs=-1"],
