@@ -185,9 +185,7 @@ def _blocks() -> Grid:
     return Grid(
         "expert-blocks",
         tuple(probes),
-        {
-            ".*": "refused when the weights of the layers are made (quantization/utils/fp8_utils.py: validate_fp8_block_shape; validate_fp8_block_shape_moe)"
-        },
+        {".*": "refused when the weights of the layers are made (quantization/utils/fp8_utils.py: validate_fp8_block_shape and for experts)"},
     )
 
 
