@@ -105,6 +105,14 @@ live: $(VENV)/.live browser  ## Build the real engine and control plane from Go 
 	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
 	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
 
+.PHONY: engine
+engine: $(VENV)/.dev  ## Ask the real vLLM: parser, configuration, rules, and two servers on a CPU (2.4 GB of packages once)
+	@$(BIN)/python -m engine.build && $(BIN)/pytest tests/engine -rs --durations=10
+
+.PHONY: agreement
+agreement: $(VENV)/.dev  ## Write anew what the real vLLM says: its flags, and the report of where our rules and it agree
+	@$(BIN)/python -m engine.build && $(BIN)/python -m engine.flags && $(BIN)/python -m engine.agreement
+
 .PHONY: bench-up
 bench-up: $(VENV)/.dev  ## Start a control plane without a cloud and leave it running
 	@$(BIN)/python -m bench up

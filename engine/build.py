@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = tomllib.loads((HERE / "versions.toml").read_text(enco
 UV = "uv==0.13.9"
 """Installs without what other packages ask for; pip cannot leave out a requirement of a requirement."""
 UNREACHABLE = re.compile(
-    r"failed to fetch|error sending request|dns error|connection|timed? ?out|no matching distribution|was not found in|no versions? of|name or service",
+    r"failed to fetch|error sending request|dns error|connection|timed? ?out|no matching distribution|not found in|no versions? of|name or service",
     re.IGNORECASE,
 )
 """How pip and uv say that a package cannot be had from here."""

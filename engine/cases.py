@@ -7,15 +7,16 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from disagg_serving.catalog import Model
 from disagg_serving.manifests.serving import build_leader_worker_set
-from disagg_serving.planning.shapes import Layout
+from disagg_serving.planning.shapes import Group
 
 from .build import HERE, Engine
-from .configs import write_config
+from .configs import config_of, write_config
 
 ADDRESS = "127.0.0.1"
 _VARIABLE = re.compile(r"\$\(([A-Z_]+)\)")
@@ -46,9 +47,9 @@ class Verdict:
         return self.stage == "ok"
 
 
-def command_lines(name: str, layout: Layout) -> Iterator[CommandLine]:
-    """Of leaders and workers of every role, with the variables that LeaderWorkerSet and kubelet fill in."""
-    for group in layout.groups:
+def command_lines(name: str, groups: Iterable[Group]) -> Iterator[CommandLine]:
+    """Of leaders and workers of these roles, with the variables that LeaderWorkerSet and kubelet fill in."""
+    for group in groups:
         template = build_leader_worker_set(group)["spec"]["leaderWorkerTemplate"]
         for worker, key in enumerate(k for k in ("leaderTemplate", "workerTemplate") if k in template):
             container = template[key]["spec"]["containers"][0]
@@ -63,11 +64,28 @@ def _filled(text: str, known: dict[str, str]) -> str:
 
 
 def ask(engine: Engine, lines: Iterable[CommandLine], folder: Path, *, config: bool = True) -> list[Verdict]:
-    """The engine's verdicts; with `config` also of its cross-field checks, over the model's config.json written into `folder`."""
+    """The engine's verdicts; with `config` also of its cross-field checks, over the model's config.json written into `folder`.
+
+    They are kept beside the engine: the same question to the same packages has the same answer, and loading vLLM takes half a minute.
+    """
+    script = (HERE / "inside/ask.py").read_bytes()
+    asked = list(lines)
+    keys = [sha256(script + json.dumps([line.argv, config_of(line.facts) if config else None]).encode()).hexdigest() for line in asked]
+    store = engine.folder / "verdicts.json"
+    known: dict[str, list[str]] = json.loads(store.read_text(encoding="utf-8")) if store.is_file() else {}
     cases: list[dict[str, Any]] = [
-        {"name": line.name, "argv": list(line.argv), "model": str(write_config(line.facts, folder)) if config else None} for line in lines
+        {"name": key, "argv": list(line.argv), "model": str(write_config(line.facts, folder)) if config else None}
+        for key, line in {key: line for key, line in zip(keys, asked, strict=True) if key not in known}.items()
     ]
+    if cases:
+        known |= {answer["name"]: [answer["stage"], answer["reason"]] for answer in _answers(engine, cases)}
+        store.write_text(json.dumps(known), encoding="utf-8")
+    return [Verdict(line.name, *known[key]) for key, line in zip(keys, asked, strict=True)]
+
+
+def _answers(engine: Engine, cases: list[dict[str, Any]]) -> list[dict[str, str]]:
     done = subprocess.run([engine.python, HERE / "inside/ask.py"], input=json.dumps(cases), capture_output=True, text=True, check=False, timeout=3600)
     if done.returncode:
         raise RuntimeError(f"vLLM {engine.version} did not answer:\n{done.stderr[-2000:]}")
-    return [Verdict(**answer) for answer in json.loads(done.stdout)]
+    found: list[dict[str, str]] = json.loads(done.stdout)
+    return found

@@ -14,7 +14,8 @@ import os
 import sys
 from typing import Any
 
-os.environ |= {"VLLM_LOGGING_LEVEL": "CRITICAL", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+# what vLLM finds out about a model's class takes it as long as its own start, so it is kept beside the engine
+os.environ |= {"VLLM_LOGGING_LEVEL": "CRITICAL", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CACHE_ROOT": f"{sys.prefix}/vllm-cache"}
 
 
 def load() -> tuple[Any, Any, Any]:

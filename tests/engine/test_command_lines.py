@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from disagg_serving.catalog.flags import flags_of
-from disagg_serving.planning.evaluation import evaluate_file
+from disagg_serving.preview.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, check
 from generator import Generator
@@ -26,9 +26,9 @@ def of_projects() -> Iterator[CommandLine]:
     for folder in [ROOT, *(f for f in sorted((ROOT / "examples").iterdir()) if (f / "Pulumi.yaml").exists())]:
         project = find_project(folder)
         for stack in project.stacks() if folder != ROOT else STACKS:
-            found = evaluate_file(project.stack_file(stack), project.root)
-            if found.layout is not None:
-                yield from command_lines(f"{folder.name}/{stack}", found.layout)
+            found = make_plan(project, project.stack_file(stack)).layout  # an example is a program of its own
+            assert found is not None
+            yield from command_lines(f"{folder.name}/{stack}", found.groups)
 
 
 def drawn() -> list[CommandLine]:
@@ -45,7 +45,7 @@ def drawn() -> list[CommandLine]:
         found = check(data)
         if seen < DRAWN and found.ok and found.layout is not None:
             seen += 1
-            lines.extend(command_lines(f"drawn {seen}", found.layout))
+            lines.extend(command_lines(f"drawn {seen}", found.layout.groups))
 
     collect()
     assert seen == DRAWN
@@ -73,5 +73,6 @@ def test_catalogue_has_the_engine_s_flags(engine: Engine) -> None:
     """The flags that `disagg check` knows are those that the parser lists."""
     known = flags_of(engine.version)
     assert known is not None
-    theirs = dump(engine)["flags"]
-    assert {k: (f.kind, list(f.choices)) for k, f in known.items()} == {k: (f["kind"], f.get("choices", [])) for k, f in theirs.items()}
+    assert {name: (flag.kind, list(flag.choices), flag.none) for name, flag in known.items()} == {
+        name: (about["kind"], about.get("choices", []), about.get("none", False)) for name, about in dump(engine).items()
+    }

@@ -343,7 +343,8 @@ def _name(flag: str) -> str:
 def is_owned(flag: str) -> bool:
     """Whether the project sets a flag: also when it is negated, or shortened as vLLM's parser allows it."""
     name = _name(flag).replace("--no-", "--", 1)
-    return name in OWNED_FLAGS or any(owned.startswith(name) and owned.startswith("--") for owned in OWNED_FLAGS)
+    asked = {name, name.replace("--disable-", "--enable-", 1)}
+    return bool(asked & OWNED_FLAGS) or any(owned.startswith(one) and owned.startswith("--") for owned in OWNED_FLAGS for one in asked)
 
 
 def _tuple(version: str) -> tuple[int, ...]:
