@@ -44,6 +44,8 @@ FORBIDDEN_ENV = {
     "VLLM_SERVER_DEV_MODE": "opens endpoints that reset and inspect the engine",
     "VLLM_API_KEY": "is a secret",
     "VLLM_PORT": "is read as the engine's internal port",
+    "CUDA_VISIBLE_DEVICES": "hides GPUs that the pod asked for and the engine counts on",
+    "NVIDIA_VISIBLE_DEVICES": "is what the device plugin tells a pod about its GPUs",
 }
 OWNED_ENV = frozenset(
     {
@@ -82,10 +84,12 @@ EFA_ENV = {
 
 FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
-    "--num-gpu-blocks-override", "--hf-overrides",
+    "--num-gpu-blocks-override", "--hf-overrides", "--compilation-config", "--cudagraph-capture-sizes",
+    "--disable-hybrid-kv-cache-manager", "--enable-dbo", "--enable-eplb", "--enable-lora", "--kv-cache-dtype-skip-layers",
+    "--mamba-cache-dtype",
 )  # fmt: skip
 """Flags that change memory or layout and that planning/fit does not read."""
-FORECAST_ENV = frozenset({"VLLM_PP_LAYER_PARTITION"})
+FORECAST_ENV = frozenset({"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_PP_LAYER_PARTITION"})
 
 OWN_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "mtp"})
 """Methods that need no draft model, beside those of single architectures, whose names end like MTP."""
@@ -188,7 +192,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, message, arg, "--flag or --flag=value, one an entry", ways=ways, otherwise="write its long form")
             elif not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
-            elif carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
+            elif is_secret(arg):
                 yield Fault(
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
@@ -199,7 +203,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             elif EXPANDED_SECRET.search(arg):
                 allowed = "flags without $(HF_TOKEN) and $(VLLM_API_KEY)"
                 yield Fault(path, "expands a secret into the command line", arg, allowed, ways=[remove(path)])
-            elif _is_owned(flag):
+            elif is_owned(flag):
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
 
@@ -319,6 +323,11 @@ def carries_secret(name: str, text: str) -> bool:
     return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or holds_secret(text)
 
 
+def is_secret(arg: str) -> bool:
+    """Whether a flag is named like a secret, or its value is one; `--max-token-...` counts tokens."""
+    return carries_secret(arg.split("=", 1)[0].lstrip("-").replace("-", "_").replace("_token_", "_"), arg)
+
+
 def names(arg: str, flag: str) -> bool:
     """Whether an extra argument gives `flag`, also with underscores, shortened, or as one field of it."""
     name = _name(arg.split("=", 1)[0])
@@ -335,10 +344,11 @@ def _name(flag: str) -> str:
     return flag.split(".", 1)[0].replace("_", "-")
 
 
-def _is_owned(flag: str) -> bool:
+def is_owned(flag: str) -> bool:
     """Whether the project sets a flag: also when it is negated, or shortened as vLLM's parser allows it."""
     name = _name(flag).replace("--no-", "--", 1)
-    return name in OWNED_FLAGS or any(owned.startswith(name) and owned.startswith("--") for owned in OWNED_FLAGS)
+    asked = {name, name.replace("--disable-", "--enable-", 1)}
+    return bool(asked & OWNED_FLAGS) or any(owned.startswith(one) and owned.startswith("--") for owned in OWNED_FLAGS for one in asked)
 
 
 def _tuple(version: str) -> tuple[int, ...]:
