@@ -18,6 +18,10 @@ from disagg_serving.spec import EnvironmentSpec
 from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
+
+from scripts import versions  # noqa: E402
+
 ARGS = ROOT / "components/disagg_serving/resources/spec_args.py"
 
 HEADER = '''"""The spec models as TypedDicts, for components: plain values with snake_case keys, checked when the component is made.
@@ -98,7 +102,7 @@ def _cell(text: str) -> str:
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
     schemas = {ROOT / f"docs/schema/{kind}.schema.json": json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n" for kind in KINDS}
-    return {ARGS: args_module(), ROOT / "docs/rules.md": rules_page(), **schemas}
+    return {ARGS: args_module(), ROOT / "docs/rules.md": rules_page(), versions.PAGE: versions.page(), **schemas}
 
 
 def main(argv: list[str]) -> int:
