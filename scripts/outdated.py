@@ -138,8 +138,8 @@ def _get(url: str) -> requests.Response:
     return found
 
 
-def _refusal(found: requests.Response) -> Answer:
-    return Answer(why=f"it answers {found.status_code}")
+def _refusal(found: requests.Response | None) -> Answer:
+    return Answer(why=f"it answers {found.status_code}" if found is not None else "it answers with an error")
 
 
 def ask_python(name: str) -> Answer:
