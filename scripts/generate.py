@@ -20,7 +20,7 @@ from pydantic import BaseModel
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
 
-from scripts import figures, pictures, reference  # noqa: E402
+from scripts import figures, pictures, reference, versions  # noqa: E402
 from scripts.reference import table  # noqa: E402
 
 ARGS = ROOT / "components/disagg_serving/resources/spec_args.py"
@@ -111,7 +111,7 @@ def plugin_files() -> dict[Path, str]:
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
     schemas = {ROOT / f"docs/schema/{kind}.schema.json": json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n" for kind in KINDS}
-    docs = {ROOT / "docs/rules.md": rules_page(), **reference.pages(), **pictures.pictures(), **figures.pages()}
+    docs = {ROOT / "docs/rules.md": rules_page(), versions.PAGE: versions.page(), **reference.pages(), **pictures.pictures(), **figures.pages()}
     return {ARGS: args_module(), **docs, **schemas, **plugin_files()}
 
 
