@@ -16,6 +16,7 @@ from disagg_serving.manifests.gateway import router_values
 from disagg_serving.planning.cost import cost_of
 from disagg_serving.planning.pairs import identity_of
 from disagg_serving.planning.placement import nodes_of, pack, place
+from disagg_serving.planning.rules.rollout import RESERVE
 from disagg_serving.planning.shapes import Layout
 from factories import ROOT, aggregated, check, environment, existing_cluster, layout, model, role
 
@@ -373,7 +374,7 @@ def test_what_is_said_about_room_helps() -> None:
     (error,) = refused(reserved_twice(3, 2, 3))
     assert (error.id, error.path) == ("candidate-capacity", "models[0].candidate.server")
     assert "needs 5 nodes (40 GPUs) for both pairs, of which 2 serve, and 3 (24 GPUs) are reserved" in error.message
-    assert error.fix == "set candidate.server.replicas: 1, or reserve more for both pairs, and say so in capacity.nodes"
+    assert error.fix == f"set candidate.server.replicas: 1, or {RESERVE}"
     assert refused(reserved_twice(3, 2, 1)) == []
     assert refused(reserved_twice(5, 2, 3)) == []
     assert refused(reserved_twice(4, 2, 3))
