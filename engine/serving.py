@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import resource
@@ -31,6 +30,8 @@ START_SECONDS = 600
 PROBE_SECONDS = 0.5
 TAIL_LINES = 40
 CACHE = SERVING.folder.with_name(f"{SERVING.folder.name}-cache")
+# its input ends with its parent, even one that was killed; vLLM's own processes would go on for ever
+_GUARD = ("/bin/sh", "-c", 'read -r _ || kill -s KILL -- "-$1"', "guard")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 
 
@@ -50,6 +51,8 @@ class Server:
     changes: Sequence[Change]
     log: Path
     process: subprocess.Popen[bytes]
+    guard: subprocess.Popen[bytes]
+    """Ends the process group when whoever started it is gone."""
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     """From its start until it was ready."""
@@ -123,6 +126,7 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self.guard.communicate(b"\n")
 
 
 def write_model(facts: Model, folder: Path) -> Path:
@@ -182,9 +186,10 @@ def start(pod: Pod, models: Path, folder: Path, core: int) -> Server:
             cwd=place,
             env={**_image(place), **here.env},
             start_new_session=True,
-            preexec_fn=_limits,
+            preexec_fn=_no_core,
         )
-    return Server(here, changes, log, process)
+    guard = subprocess.Popen([*_GUARD, str(process.pid)], stdin=subprocess.PIPE, start_new_session=True)
+    return Server(here, changes, log, process, guard)
 
 
 def ranks(pod: Pod) -> int:
@@ -204,7 +209,6 @@ def _image(home: Path) -> dict[str, str]:
     return {"PATH": f"{SERVING.folder / 'bin'}:/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "PYTHONUNBUFFERED": "1"}
 
 
-def _limits() -> None:
-    # a crashed worker would leave a core of gigabytes; PR_SET_PDEATHSIG: tests that were killed leave no server behind
+def _no_core() -> None:
+    # that of a crashed worker has gigabytes
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)

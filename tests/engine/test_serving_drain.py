@@ -10,7 +10,7 @@ import pytest
 from engine_stacks import laid_out, pods, prompt_of, show, stack
 
 from engine.serving import Server, logged, serving, write_model
-from engine.serving_client import RefusedError, ask, ask_both, warm_up
+from engine.serving_client import RefusedError, ask, ask_both, prefilled, warm_up
 
 LONG_SECONDS = 12
 """Of an answer that is being written when SIGTERM comes."""
@@ -43,8 +43,10 @@ def test_deletion_of_a_decode_pod(pair: tuple[Server, Server]) -> None:
         during = ask_both(prefill, decode, prompt_of(200), 8)
         assert len(during.tokens) == 8
         assert not decode.terminated.is_set(), "the answer took longer than the preStop sleep: the machine is too busy to tell"
-        time.sleep(decode.pod.pre_stop_seconds - BEFORE_SIGTERM - (time.monotonic() - deleted))
-        in_flight = pool.submit(ask_both, prefill, decode, prompt_of(200), tokens)
+        prompt = prompt_of(200)
+        transfer = prefilled(prefill, prompt)
+        time.sleep(max(0, decode.pod.pre_stop_seconds - BEFORE_SIGTERM - (time.monotonic() - deleted)))
+        in_flight = pool.submit(ask, decode, prompt, tokens, kv_transfer_params=transfer)
         decode.terminated.wait()
         assert not in_flight.done(), "the answer was too short to be in flight at SIGTERM"
         assert tokens_of_late_request(decode) < LATE

@@ -70,7 +70,7 @@ def test_roles_that_differ(name: str, prefill: Server, folder: Path, request: py
         assert words in decode.text
         # it lives on, and `disagg verify` sees the failure
         ask(decode, prompt_of(300), 2)
-        wait_for(lambda: sum(metrics(decode)[name] for name in FAILED) == 1, "one failure among the metrics", 30)
+        wait_for(lambda: sum(metrics(decode)[name] for name in FAILED) > 0, "failures among the metrics", 30)
         assert metrics(decode)[TRANSFERS] == 0
 
 

@@ -86,7 +86,7 @@ FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
     "--num-gpu-blocks-override", "--hf-overrides", "--compilation-config", "--cudagraph-capture-sizes",
     "--disable-hybrid-kv-cache-manager", "--enable-dbo", "--enable-eplb", "--enable-lora", "--kv-cache-dtype-skip-layers",
-    "--mamba-cache-dtype",
+    "--mamba-cache-dtype", "--eplb-config", "--max-cudagraph-capture-size", "--ubatch-size",
 )  # fmt: skip
 """Flags that change memory or layout and that planning/fit does not read."""
 FORECAST_ENV = frozenset({"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_PP_LAYER_PARTITION"})
