@@ -6,13 +6,14 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from disagg_serving.catalog import Model
 from disagg_serving.manifests.serving import build_leader_worker_set
+from disagg_serving.planning.fit.constants import batch_defaults
 from disagg_serving.planning.shapes import Group
 
 from .build import HERE, Engine
@@ -25,13 +26,23 @@ _VARIABLE = re.compile(r"\$\(([A-Z_]+)\)")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What one container runs: `argv` follows `vllm serve`, `env` are its plain variables."""
+    """What one container runs: `argv` follows `vllm serve`, `env` are its plain variables.
+
+    `step_tokens` is vLLM's own --max-num-batched-tokens for the GPU; on a CPU it takes 2048, and compares other flags with that.
+    """
 
     name: str
     version: str
     facts: Model
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
+    step_tokens: int = 0
+
+    @property
+    def on_gpu(self) -> CommandLine:
+        """With the default of the GPU spelt out, where a CPU's would be compared."""
+        given = any(arg.startswith("--max-num-batched-tokens=") for arg in self.argv)
+        return self if given else replace(self, argv=(*self.argv, f"--max-num-batched-tokens={self.step_tokens}"))
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,9 @@ def command_lines(name: str, groups: Iterable[Group]) -> Iterator[CommandLine]:
             known = {"LWS_GROUP_SIZE": str(template["size"]), "LWS_WORKER_INDEX": str(worker), "LWS_LEADER_ADDRESS": ADDRESS}
             env = {e["name"]: _filled(e["value"], known) for e in container["env"] if "value" in e}
             argv = tuple(_filled(a, known | env) for a in container["args"])
-            yield CommandLine(f"{name}: {group.name} {key}", group.served.engine.version, group.served.facts, argv, env)
+            version, gpu = group.served.engine.version, group.instance.gpu
+            tokens = batch_defaults(gpu.memory_gib_torch, version)[0]
+            yield CommandLine(f"{name}: {group.name} {key}", version, group.served.facts, argv, env, tokens)
 
 
 def _filled(text: str, known: dict[str, str]) -> str:

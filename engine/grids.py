@@ -305,6 +305,7 @@ ELSEWHERE = {
     "pipeline-stages": "tells: the slowest stage sets the pace",
     "engine-stale-peer": "a fault of a version under traffic",
     "hardware-dtype": "vLLM asks the GPU for its generation",
+    "tensor-parallel-nodes": "tells what is slow, refuses nothing",
     "weights-streamer": "about the image: the streamer is loaded when weights are read",
     "object-image": "about the image, not about the engine",
 }

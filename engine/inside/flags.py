@@ -9,14 +9,16 @@ from typing import Any
 
 from ask import known_parsers, load
 
-SAMPLES = ("7", "1.5", "A-b", "{}", "None")
+SAMPLES = ("7", "1.5", "A-b", "{}")
 """What each flag's own converter is tried with: converters are often wrapped, so their names tell little."""
 KINDS = {
     (True, False, False, False): "int",
     (True, True, False, False): "float",
+    (True, True, False, True): "json",
+    (False, False, False, True): "object",
     (True, True, True, True): "text",
 }
-"""Which of a whole number, a fraction, a word and JSON a converter takes."""
+"""Which of a whole number, a fraction, a word and an empty JSON object a converter takes."""
 
 
 def takes(convert: Any, text: str) -> bool:
@@ -29,31 +31,24 @@ def takes(convert: Any, text: str) -> bool:
 
 
 def about(action: Any) -> dict[str, Any]:
-    """How a flag takes its value: {kind, choices, none}.
-
-    `kind` is switch (no value), int, float, json, text, word (a text whose spelling is evened out), or value where nothing is known,
-    list for one or more; `several` where it may be given more than once. `none` stands where None is a value too.
-    """
+    """How a flag takes its value: {kind, choices, none}, as disagg_serving.catalog.flags describes them."""
     if action.nargs == 0:
         return {"kind": "switch"}
     if isinstance(action, argparse._AppendAction):
         return {"kind": "several"}
-    if action.nargs == "+":
-        return {"kind": "list"}
-    if action.nargs is not None or type(action) is not argparse._StoreAction:
+    if action.nargs is not None:
+        return {"kind": "list" if action.nargs == "+" else "optional"}
+    if type(action) is not argparse._StoreAction:
         return {"kind": "value"}
     convert = action.type or str
-    whole, fraction, word, data, none = (takes(convert, text) for text in SAMPLES)
-    kind = KINDS.get((whole, fraction, word, data), "json" if data and not word else "value")
+    kind = KINDS.get(tuple(takes(convert, text) for text in SAMPLES), "value")
     if kind == "int" and takes(convert, "1k"):
         kind = "value"
-    if kind == "text" and convert(SAMPLES[2]) != SAMPLES[2]:
+    if kind == "text" and convert("A-b") != "A-b":
         kind = "word"
-    found: dict[str, Any] = {"kind": kind}
-    if action.choices is not None and kind in {"int", "float", "text", "word"}:
-        found["choices"] = sorted(str(c) for c in action.choices if c is not None)
-        none = none and None in action.choices
-    return found | ({"none": True} if none and kind in {"int", "float", "json"} | ({kind} if "choices" in found else set()) else {})
+    choices = {"choices": sorted(str(c) for c in action.choices if c is not None)} if action.choices is not None and kind != "value" else {}
+    none = takes(convert, "None") and convert("None") is None and (action.choices is None or None in action.choices)
+    return {"kind": kind, **choices, **({"none": True} if none else {})}
 
 
 def named_elsewhere() -> dict[str, tuple[str, set[str]]]:
@@ -80,7 +75,8 @@ def main() -> None:
     # an action lists only the spellings that help shows; an engine that shows its help does not serve
     known = parser._option_string_actions.items()
     flags = {option: about(action) for option, action in known if option.startswith("--") and not isinstance(action, argparse._HelpAction)}
-    flags |= {flag: {"kind": kind, "choices": sorted(names)} for flag, (kind, names) in named_elsewhere().items()}
+    for flag, (kind, names) in named_elsewhere().items():
+        flags[flag] = {**flags[flag], "kind": kind, "choices": sorted(names)}
     json.dump(dict(sorted(flags.items())), out)
 
 

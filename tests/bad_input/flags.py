@@ -53,10 +53,12 @@ FLAG_CASES = [
     Case("switch that is off", flag("--enable-prefix-caching=false"), PLACE, "=false", fix="use --no-enable-prefix-caching", says="takes no value"),
     Case("word for a number", flag("--seed=x"), PLACE, "--seed=x", "a whole number", "correct the value", says="is not a whole number"),
     Case("fraction for a number", flag("--max-logprobs=1.5"), PLACE, "=1.5", "a whole number", "correct the value"),
-    Case("word for JSON", flag("--compilation-config=fast"), PLACE, "=fast", "--compilation-config.key=value", says="is not JSON"),
+    Case("word for JSON", flag("--compilation-config=fast"), PLACE, "=fast", "--compilation-config.key=value", says="is not a JSON object"),
     Case("keys of a number", flag("--seed.x=1"), PLACE, "--seed.x=1", "--seed=...", "remove it", says="takes no keys"),
     Case("value that no engine has", flag("--convert=embedd"), PLACE, "--convert=embedd", "--convert=auto", "use --convert=embed"),
     Case("parser that no engine has", flag("--tool-call-parser=hermes2"), PLACE, "hermes2", "--tool-call-parser=hermes", "=hermes"),
+    Case("object that is none", flag("--compilation-config=3"), PLACE, "=3", "JSON", says="is not a JSON object"),
+    Case("flag without its other", flag("--enable-auto-tool-choice"), PLACE, "choice", fix="add --tool-call-parser", says="stops vLLM without"),
     Case("flag twice", flag("--seed=1", "--seed=2"), PLACE, "--seed=1", "each flag once", "remove it", says="stands here again"),
     Case("whole and by keys", flag("--compilation-config={}", "--compilation-config.mode=3"), PLACE, "{}", fix="put the keys", says="has no effect"),
     Case(

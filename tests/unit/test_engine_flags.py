@@ -49,6 +49,8 @@ def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
         ["--tool-call-parser=mine", "--tool-parser-plugin=/weights/mine.py"],
         ["--middleware=a.b", "--middleware=c.d"],
         ["--allowed-origins=[]"],
+        ["--quantization=None", "--tool-call-parser=None"],
+        ["--enable-log-outputs", "--enable-log-requests"],
         ["--kv-cache-memory-bytes=20G"],
     ],
 )

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
 """Flags whose values a plugin of one's own may add to."""
 NUMBERS = {"int": (int, "a whole number"), "float": (float, "a number")}
-NEED_VALUE = {"int", "float", "json", "text", "word", "list", "several"}
+WITHOUT_VALUE = {"switch", "optional"}
+BESIDE = {"--enable-auto-tool-choice": "--tool-call-parser", "--enable-log-outputs": "--enable-log-requests"}
+"""Flags with others that they need (vLLM: validate_parsed_serve_args)."""
 OFF = frozenset({"0", "false", "no", "off"})
 SHOWN = 5
 """Flags that are listed where one is cut short."""
@@ -67,6 +69,9 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
         for i, one in ours.items():
             path = f"{served.path}.extraArgs[{i}]"
             yield from _faults(path, one, parser)
+            other = BESIDE.get(one.flag)
+            if other in known and other not in names | {flag.split("=", 1)[0] for flag in served.facts.serve_flags}:
+                yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", f"add {other}", ways=[remove(path)])
             if one.flag in known and known[one.flag].kind != "several":
                 yield from _repeated(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
         for arg in own:
@@ -93,7 +98,7 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
         yield Fault(path, f"takes no value in {engine}", arg, one.flag, ways=[use(path, _switched(one, parser.flags))])
     elif one.keys and (about.kind in {"int", "float", "switch"} or about.choices):
         yield Fault(path, f"takes no keys in {engine}: its value is not JSON", arg, f"{one.flag}=...", ways=[remove(path)])
-    elif not one.equals and (one.keys or about.kind in NEED_VALUE):
+    elif not one.equals and (one.keys or about.kind not in WITHOUT_VALUE):
         yield Fault(path, "has no value, for which vLLM takes the next flag or stops", arg, f"{arg}=...", "join flag and value with =")
     elif not one.keys and one.equals and not (about.none and one.value in {"", "None"}):
         yield from _value_faults(path, one, about, parser)
@@ -103,8 +108,9 @@ def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Itera
     arg, value = one.text, one.value.lower().replace("-", "_") if about.kind == "word" else one.value
     if about.kind in NUMBERS and not _is(NUMBERS[about.kind][0], value):
         yield Fault(path, f"is not {NUMBERS[about.kind][1]}", arg, f"{one.flag}= and {NUMBERS[about.kind][1]}", otherwise="correct the value")
-    elif about.kind == "json" and not _is(json.loads, value):
-        yield Fault(path, "is not JSON", arg, f"{one.flag}= and JSON, or {one.flag}.key=value", otherwise="correct the value")
+    elif about.kind in {"json", "object"} and not _is_json(value, whole=about.kind == "object"):
+        what = "JSON" if about.kind == "json" else "a JSON object"
+        yield Fault(path, f"is not {what}", arg, f"{one.flag}= and {what}, or {one.flag}.key=value", otherwise="correct the value")
     elif about.choices and one.flag not in parser.open_flags and value not in about.choices:
         right = closest(value, about.choices)
         allowed = ", ".join(f"{one.flag}={choice}" for choice in about.choices)
@@ -128,9 +134,16 @@ def _switched(one: _Given, known: Mapping[str, Flag]) -> str:
     return off[-1] if off else one.flag
 
 
+def _is_json(text: str, *, whole: bool) -> bool:
+    try:
+        return isinstance(json.loads(text), dict) or not whole
+    except (ValueError, RecursionError):
+        return False
+
+
 def _is(convert: object, text: str) -> bool:
     try:
         convert(text)  # type: ignore[operator]
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
     return True
