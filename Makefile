@@ -40,12 +40,24 @@ $(VENV)/.dev: $(VENV)/.extras requirements-dev.txt
 	@$(INSTALL) -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.runtime requirements-docs.txt
+	@echo "installing the generator of the documentation site ..."
+	@$(INSTALL) -r requirements-docs.txt
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV)/.docs  ## Build the documentation site in build/docs; every warning is an error
+	@$(BIN)/python scripts/generate.py --check
+	@rm -rf build/docs
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -j auto -d build/doctrees -c docs . build/docs
+	@echo "build/docs/index.html"
+
 .PHONY: preview
 preview: $(VENV)/.runtime  ## Show the whole environment of a stack, offline (STACK=prod)
 	@$(BIN)/disagg plan $(STACK)
 
 .PHONY: test
-test: lint types  ## Run everything that needs only Python
+test: lint types $(VENV)/.docs  ## Run everything that needs only Python
 	@$(BIN)/python scripts/generate.py --check
 	@$(BIN)/pytest -n auto
 
@@ -64,7 +76,7 @@ format: $(VENV)/.dev  ## Rewrite the sources in the project's style
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, rules page
+generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, reference pages, pictures
 	@$(BIN)/python scripts/generate.py
 
 .PHONY: golden
@@ -95,7 +107,7 @@ $(VENV)/.browser: $(VENV)/.dev requirements-browser.txt
 	@if $(INSTALL) -r requirements-browser.txt; then touch $@; else echo "Playwright cannot be installed here: the tests of the HTML page are skipped"; fi
 
 .PHONY: browser
-browser: $(VENV)/.browser  ## Open the HTML plan in a real Chromium
+browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documentation in a real Chromium
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get install -y -qq chromium >/dev/null; } || echo "no Chromium here, and none could be installed: the tests are skipped"
 	@$(BIN)/pytest tests/browser -rs

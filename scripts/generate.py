@@ -1,4 +1,4 @@
-"""Rewrites the generated files: component args from the spec models, JSON Schemas for editors.
+"""Rewrites the generated files: component args, JSON Schemas for editors, reference pages, pictures, and figures inside pages.
 
 usage: generate.py [--check]     --check changes nothing and exits 1 when a file is stale
 """
@@ -18,6 +18,11 @@ from disagg_serving.spec import EnvironmentSpec
 from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
+
+from scripts import figures, pictures, reference  # noqa: E402
+from scripts.reference import table  # noqa: E402
+
 ARGS = ROOT / "components/disagg_serving/resources/spec_args.py"
 
 HEADER = '''"""The spec models as TypedDicts, for components: plain values with snake_case keys, checked when the component is made.
@@ -80,9 +85,7 @@ def rules_page() -> str:
         "An error of a rule without `firm` can be accepted in the stack file, with a reason, and is a warning then:",
         "`accept: {group-capacity: the second reservation begins on Monday}`.",
         "",
-        "| rule | level | what it asks for | reference |",
-        "|---|---|---|---|",
-        *(f"| `{r.id}` | {_level(r)} | {_cell(r.summary)} | {_cell(r.reference)} |" for r in rules()),
+        *table(("rule", "level", "what it asks for", "reference"), [(f"`{r.id}`", _level(r), r.summary, r.reference) for r in rules()]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -91,25 +94,23 @@ def _level(one: Rule) -> str:
     return f"{one.level}, firm" if one.firm and one.level is Level.ERROR else str(one.level)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
     schemas = {ROOT / f"docs/schema/{kind}.schema.json": json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n" for kind in KINDS}
-    return {ARGS: args_module(), ROOT / "docs/rules.md": rules_page(), **schemas}
+    docs = {ROOT / "docs/rules.md": rules_page(), **reference.pages(), **pictures.pictures(), **figures.pages()}
+    return {ARGS: args_module(), **docs, **schemas}
 
 
 def main(argv: list[str]) -> int:
     """Write the files, or with --check only compare."""
-    stale = [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    wanted = files()
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if "--check" in argv:
             print(f"stale: {path.relative_to(ROOT)} (run `make generate`)")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files()[path], encoding="utf-8")
+            path.write_text(wanted[path], encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
     return 1 if stale and "--check" in argv else 0
 

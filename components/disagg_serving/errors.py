@@ -104,6 +104,18 @@ class ToolError(Exception):
     """The tool was called wrongly or could not do its work (exit code 1); the text is for a person."""
 
 
+class ProgramError(ToolError):
+    """A stack's program did not come to its end: what it declared before is no plan. `trace` is where, from the program's own lines on."""
+
+    def __init__(self, stack: str, reason: str, trace: str = "") -> None:
+        self.reason, self.trace = visible(" ".join(reason.split())), trace
+        super().__init__(f"the program of stack {stack} stopped: {self.reason}")
+
+
+class Terminated(SystemExit):
+    """A signal ends this process; no program that runs in it did."""
+
+
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Findings without repetition: errors first, then by path and id."""
     unique = {(f.id, f.path, f.message): f for f in findings}

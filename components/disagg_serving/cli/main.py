@@ -12,7 +12,7 @@ from types import ModuleType
 import typer
 
 from .. import __version__
-from ..errors import SpecError, ToolError
+from ..errors import ProgramError, SpecError, ToolError
 
 CLEAN, TOOL_FAILED, CHECKS_FAILED = 0, 1, 2
 
@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             typer.echo(f"{finding.level}: {finding.sentence()}", err=True)
         return CHECKS_FAILED
     except ToolError as problem:
+        if isinstance(problem, ProgramError):
+            typer.echo(problem.trace, nl=False, err=True)
         typer.echo(f"error: {problem}", err=True)
         return TOOL_FAILED
     except typer.TyperException as problem:

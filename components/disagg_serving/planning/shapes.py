@@ -260,14 +260,16 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
     size = group_size(role, instance)
     gpus = world_size(role) // size
     needs_efa = size > 1 or name != "server"
+    sidecar = Requests(SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB) if name == "decode" else Requests()
+    # on a small node the sidecar takes more than what is kept back for DaemonSets
+    beside = (instance.allocatable.cpu_millis * gpus // instance.gpu.count - sidecar.cpu_millis) // 1000
     engine = Requests(
-        cpu_millis=round(role.cpu * 1000) if role.cpu else _share(instance.allocatable.cpu_millis / 1000, gpus, instance) * 1000,
+        cpu_millis=round(role.cpu * 1000) if role.cpu else min(_share(instance.allocatable.cpu_millis / 1000, gpus, instance), beside) * 1000,
         memory_mib=(role.memory_gib or _share(instance.allocatable.memory_mib / 1024, gpus, instance)) * 1024,
         disk_gib=role.ephemeral_storage_gib or local_disk_gib(served),
         gpus=gpus,
         efa=instance.efa.count * gpus // instance.gpu.count if needs_efa else 0,
     )
-    sidecar = Requests(SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB) if name == "decode" else Requests()
     pool = pool_name(name, instance, role.capacity) if pools_made else ""
     parts = (served.spec.name, served.spec.generation, None if name == "server" else name)
     return Group(

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..errors import Level, SpecError, ToolError
+from ..errors import Level, SpecError, Terminated, ToolError, visible
 from ..planning.cost import today
 from ..spec.stack_file import read_project
 from .requirements import interpreter_of
@@ -203,7 +203,8 @@ def _finished(process: subprocess.Popen[str], revision: Revision, stacks: list[s
         refused = [s for s in stacks if not plans.get(s, {}).get("resources")]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         reason = next((line.strip() for line in reversed(error.splitlines()) if line.strip()), f"exit code {process.returncode}")
-        return BasePlans(failures=dict.fromkeys(stacks, f"its own code cannot plan it ({reason})"))
+        reason = reason.removeprefix("error: ").removeprefix(f"the program of stack {stacks[0]} stopped: ")
+        return BasePlans(failures=dict.fromkeys(stacks, f"its own code cannot plan it ({visible(reason)})"))
     notes = () if _without_network() else ("its code ran with this machine's network",)
     found = BasePlans(plans, notes, {s: _refusal(plans.get(s, {})) for s in refused})
     if not refused:
@@ -256,7 +257,7 @@ def _ended_by_signals() -> Iterator[None]:
     """A termination, also that of the terminal, unwinds what is open, so that the work tree goes; Python by itself would just end."""
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's arguments)
-        sys.exit(128 + number)
+        raise Terminated(128 + number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():  # which alone handles signals

@@ -10,7 +10,7 @@ from ..errors import Finding, Level, sort_findings
 from ..planning.rolling import rolling
 from . import providers
 from .base import ALL, BasePlans
-from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
+from .deltas import at_most_deltas, capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .diff import Change, CheckChanges, Difference, Op, PathChange
 from .effects import with_effects, worst_first
 from .graph import COMPUTED, Graph
@@ -105,6 +105,7 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
     changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias), rolling)
+    more_nodes, more_cost = at_most_deltas(before, after)
     return Difference(
         base,
         commit,
@@ -112,8 +113,8 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
         [*moved, *sorted(changed, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn]))],
         declared - sum(c.urn in new and c.type != providers.TYPE for c in changes),
         capacity_deltas(before.get("capacity", []), after.get("capacity", [])),
-        placement_deltas(before.get("placement", []), after.get("placement", [])),
-        cost_deltas(before.get("cost") or {}, after.get("cost") or {}),
+        [*placement_deltas(before.get("placement", []), after.get("placement", [])), *more_nodes],
+        [*cost_deltas(before.get("cost") or {}, after.get("cost") or {}), *more_cost],
         checks,
     )
 

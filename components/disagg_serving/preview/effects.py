@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import labels
 from ..errors import Level
 from .diff import Change, Op
 from .effects_aws import AWS_EFFECTS
-from .effects_base import NODE_POOL, Case, Effect, Judge, get, join
-from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, kv_contract, pod_templates, role_of
+from .effects_base import NODE_POOL, SERVICE, Case, Effect, Judge, get, join
+from .effects_engines import LWS, kv_contract, pod_templates, role_of
+from .effects_kubernetes import CHART, KUBERNETES_EFFECTS
 from .renames import is_custom
 from .replacements import is_refused
 
-SERVICE = "kubernetes:core/v1:Service"
 MIXED = "while it rolls, prefill and decode of two revisions exchange KV, which may fail"
 APART = "Services take the new pods alone, so that revisions do not meet: no answers until one of each role has loaded"
 JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
@@ -100,11 +101,11 @@ def _renamed(case: Case, former: str, *, by_alias: bool) -> Effect:
 
 def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources) -> dict[str, list[Effect]]:
     """Prefill and decode of one model roll by themselves: where what they must share changes, both revisions serve together for a while."""
-    roles: dict[str, dict[str, str]] = {}
+    roles: dict[tuple[str, str], dict[str, str]] = {}
     for urn, resource in after.items():
         found = role_of(resource) if resource["type"] == LWS else None
         if found is not None:
-            roles.setdefault(found[0], {})[found[1]] = urn
+            roles.setdefault((found[0], _identity(resource)), {})[found[1]] = urn
     effects: dict[str, list[Effect]] = {}
     updated = {c.urn: before[c.former or c.urn] for c in changes if c.type == LWS and c.op is Op.UPDATE}
     for by_role in roles.values():
@@ -113,6 +114,11 @@ def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources)
             apart = bool(urns) and all(_selected_apart(updated[urn], after[urn], after) for urn in urns)
             effects |= {urn: [Effect(APART if apart else MIXED, Level.WARNING)] for urn in urns}
     return effects
+
+
+def _identity(workload: Mapping[str, Any]) -> str:
+    """What tells the pods of a pair from those of a candidate of the same model; nothing where somebody else wrote them."""
+    return next((str(found) for t in pod_templates(workload) if (found := (get(t, "metadata.labels") or {}).get(labels.IDENTITY))), "")
 
 
 def _selected_apart(old: Mapping[str, Any], new: Mapping[str, Any], resources: Resources) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import Finding, Level, SpecError, ToolError, sort_findings
+from ..errors import Finding, Level, ProgramError, SpecError, ToolError, sort_findings
 from ..planning.acceptance import accept
 from ..planning.autoscaling import at_most, pace, ready_seconds, scaled, signals
 from ..planning.cost import cost_of
@@ -136,13 +136,16 @@ def make_plan(project: Project, file: StackFile) -> Plan:
 
 
 def make_plans(project: Project, stacks: Sequence[str]) -> list[Plan]:
-    """Plans of several stacks; one that cannot be read or refuses its input is shown with the reasons and does not hide the others."""
+    """Plans of several stacks; one that cannot be read, refuses its input or stops is shown with the reasons and does not hide the others."""
     plans = []
     for stack in stacks:
         try:
             plans.append(make_plan(project, project.stack_file(stack)))
         except SpecError as problem:
             plans.append(Plan(project.name, stack, Graph(), problem.findings))
+        except ProgramError as problem:
+            finding = Finding("program", Level.ERROR, f"stack {stack}", f"has a program that stops: {problem.reason}")
+            plans.append(Plan(project.name, stack, Graph(), [finding]))
     return plans
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -25,12 +26,13 @@ from pulumi.runtime.config import set_all_config
 from pulumi.runtime.proto import callback_pb2, resource_pb2, source_pb2
 from pulumi.runtime.stack import run_in_stack
 
-from ..errors import SpecError, ToolError
+from ..errors import ProgramError, SpecError, Terminated, ToolError
 from ..planning.evaluation import Evaluation
 from ..resources.base import ChecksFailed, watched
 from .graph import COMPUTED, SECRET, Graph, Resource
 
 STACK_TYPE = "pulumi:pulumi:Stack"
+PROGRAM = "__main__.py"
 _SIGNATURE = rpc._special_sig_key
 _PLACEHOLDER = "secret"
 
@@ -55,8 +57,11 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     """Record the `__main__.py` of `root`, or `program`.
 
     `config` holds plain values by full key (`aws:region`), `secrets` the keys whose values stay unknown to us. Raises SpecError when
-    the program refuses its input, ToolError when it stops with a message; other exceptions of the program pass through.
+    the program refuses its input, ProgramError when it does not come to its end, also when it leaves by itself: a plan of half a
+    program would say that the other half is deleted.
     """
+    if program is None and not (root / PROGRAM).is_file():
+        raise ToolError(f"{project} has no program: {PROGRAM} is missing beside Pulumi.yaml or in its `main` folder")
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     values |= dict.fromkeys(secrets, _PLACEHOLDER)
     monitor, evaluations = _Monitor(), list[Evaluation]()
@@ -86,13 +91,41 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     except ChecksFailed as problem:
         raise SpecError(problem.findings) from None
     except pulumi.RunError as problem:
-        raise ToolError(f"the program of stack {stack} stopped: {problem}") from None
+        raise ProgramError(stack, str(problem)) from None
+    except (SpecError, ToolError, Terminated):
+        raise
+    except SystemExit as problem:
+        raise ProgramError(stack, f"it ended by itself, with exit code {problem.code or 0}") from None
+    except Exception as problem:
+        raise ProgramError(stack, _said(problem, root), _trace(problem, root)) from problem
     return Recording(monitor.graph(), evaluations)
+
+
+def _said(problem: Exception, root: Path) -> str:
+    """What an exception says, and the last line of the program itself that led there."""
+    own = [(f.filename, f.lineno) for f in _own_frames(problem, root)]
+    if isinstance(problem, SyntaxError) and problem.filename:
+        own = [(problem.filename, problem.lineno)]
+    said = f"{type(problem).__name__}: {problem.msg if isinstance(problem, SyntaxError) else problem}".removesuffix(": ")
+    return f"{said}, {os.path.relpath(own[-1][0], root)}:{own[-1][1]}" if own else said
+
+
+def _own_frames(problem: Exception, root: Path) -> list[traceback.FrameSummary]:
+    """Frames of the project's own files, without those of a virtual environment inside it."""
+    return [f for f in traceback.extract_tb(problem.__traceback__) if Path(f.filename).is_relative_to(root) and "site-packages" not in f.filename]
+
+
+def _trace(problem: Exception, root: Path) -> str:
+    """The traceback from the program's own first line on; how it came to be run is not its matter."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = _own_frames(problem, root)
+    start = frames.index(own[0]) if own else len(frames)
+    return "".join(traceback.StackSummary.from_list(frames[start:]).format())
 
 
 async def _run_program(root: Path, program: Callable[[], object] | None) -> None:
     if program is None:
-        runpy.run_path(str(root / "__main__.py"), run_name="__main__")
+        runpy.run_path(str(root / PROGRAM), run_name="__main__")
     else:
         program()
     # the SDK awaits outputs one by one, which takes quadratic time; what fails here it raises itself afterwards

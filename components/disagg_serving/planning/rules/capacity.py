@@ -27,11 +27,13 @@ def pod_fits_node(s: Subject) -> Iterator[Fault]:
             if wanted + sidecar > offered:
                 message = f"is too much: pod asks for {wanted + sidecar:g} {what}, more than {group.spec.instance_type} offers"
                 place, most = f"{group.path}.{key}", offered - sidecar
-                ways = [use(place, int(most)) if most >= 1 else [], remove(place) if _given(group, key) is not None else []]
+                fitting = [n for n in (_part(group, offered, sidecar), int(most)) if n >= 1]
+                ways = [use(place, *fitting), remove(place) if _given(group, key) is not None else []]
                 yield Fault(place, message, _given(group, key), f"at most {most:g}", ways=ways, otherwise=OTHERWISE[key])
         if group.shm_gib * 1024 >= group.engine_requests.memory_mib:
             most, place, memory = group.engine_requests.memory_mib // 1024 - 1, f"{group.path}.shmGiB", f"{group.path}.memoryGiB"
-            ways = [use(place, most) if most else [], [*remove(memory), *use(memory, group.shm_gib + _beside_shm(group))]]
+            roomy = [n for n in (most + 1 - _beside_shm(group), most) if n >= 1]
+            ways = [use(place, *roomy), [*remove(memory), *use(memory, group.shm_gib + _beside_shm(group))]]
             yield Fault(place, "counts as memory and leaves none for the engine", group.shm_gib, f"at most {most}", ways=ways)
 
 
@@ -65,7 +67,7 @@ def node_packing(s: Subject) -> Iterator[Fault]:
             fitting = int(offered // (wanted + sidecar))
             if 0 < fitting < pods:
                 message = f"lets {fitting} instead of {pods} pods onto a {group.spec.instance_type}; its other GPUs stay idle"
-                place, most = f"{group.path}.{key}", int(offered / pods - sidecar)
+                place, most = f"{group.path}.{key}", _part(group, offered, sidecar)
                 ways = [use(place, most), remove(place)]
                 yield Fault(place, message, _given(group, key), f"at most {most} {what}", ways=ways, otherwise="stream the weights with weights.s3")
 
@@ -207,6 +209,11 @@ def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:
         ("memoryGiB", "GiB of memory", ask.memory_mib // 1024, room.memory_mib // 1024, own.memory_mib // 1024),
         ("ephemeralStorageGiB", "GiB of local disk", ask.disk_gib, room.disk_gib, 0),
     ]
+
+
+def _part(group: Group, offered: float, sidecar: float) -> int:
+    """What the engine may ask for when its node's GPUs are all to be used."""
+    return int(offered / (group.instance.gpu.count // max(1, group.engine_requests.gpus)) - sidecar)
 
 
 def _given(group: Group, key: str) -> object:

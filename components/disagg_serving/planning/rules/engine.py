@@ -44,6 +44,8 @@ FORBIDDEN_ENV = {
     "VLLM_SERVER_DEV_MODE": "opens endpoints that reset and inspect the engine",
     "VLLM_API_KEY": "is a secret",
     "VLLM_PORT": "is read as the engine's internal port",
+    "CUDA_VISIBLE_DEVICES": "hides GPUs that the pod asked for and the engine counts on",
+    "NVIDIA_VISIBLE_DEVICES": "is what the device plugin tells a pod about its GPUs",
 }
 OWNED_ENV = frozenset(
     {
@@ -82,10 +84,12 @@ EFA_ENV = {
 
 FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
-    "--num-gpu-blocks-override", "--hf-overrides",
+    "--num-gpu-blocks-override", "--hf-overrides", "--compilation-config", "--cudagraph-capture-sizes",
+    "--disable-hybrid-kv-cache-manager", "--enable-dbo", "--enable-eplb", "--enable-lora", "--kv-cache-dtype-skip-layers",
+    "--mamba-cache-dtype",
 )  # fmt: skip
 """Flags that change memory or layout and that planning/fit does not read."""
-FORECAST_ENV = frozenset({"VLLM_PP_LAYER_PARTITION"})
+FORECAST_ENV = frozenset({"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_PP_LAYER_PARTITION"})
 
 OWN_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "mtp"})
 """Methods that need no draft model, beside those of single architectures, whose names end like MTP."""

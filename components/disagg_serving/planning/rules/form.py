@@ -13,6 +13,7 @@ FORM_CHECKS: dict[str, str] = {
     "model-config": "A model that is no catalogue entry has a config.json inside the project that can be read.",
     "nested-secret": "Secrets stand outside the environment: a secret inside would make all of it secret, while reads return plain text.",
     "plain-secret": "No text has a password, key or token in it: not in the address of a chart, image or server, not in a reason.",
+    "program": "A stack's program comes to its end: what it declares until it stops is no plan.",
     "project": "A project's Pulumi.yaml is a mapping with a name.",
     "schema": "Values have the type and the form that their key asks for.",
     "stack-file": "A stack file is a mapping, and so is its config.",

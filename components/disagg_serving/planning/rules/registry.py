@@ -144,6 +144,7 @@ _ALWAYS = (
     "balance",
     "calibration",
     "capacity",
+    "charts",
     "engine",
     "environment",
     "experts",

@@ -34,7 +34,10 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
             advice = "" if candidate.activate else "change something"
             allowed = "what differs: engine, model, weights.revision, roles and so on"
             yield Fault(path, f"is the same as {model.name}", None, allowed, advice, ways=ways)
-        if len(following.roles) == 1 and following.server is None:
+        if following.server is not None and len(following.roles) > 1:
+            beside = " and ".join(name for name in following.roles if name != "server")
+            yield Fault(f"{path}.server", f"stands beside {beside}", None, "prefill and decode, or server", "remove one mode")
+        elif len(following.roles) == 1 and following.server is None:
             there = next(iter(following.roles))
             lacking = "decode" if there == "prefill" else "prefill"
             yield Fault(f"{path}.{lacking}", f"is missing beside {there}", None, "prefill and decode, or server", "add it")

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import Finding, Level
+from ...errors import Finding, Level, visible
 from ..diff import Change, Delta, Difference, Op, PathChange
 from .words import STYLES, short_type, values_of
 
@@ -23,8 +23,8 @@ def difference_parts(difference: Difference) -> list[Any]:
     counts = ", ".join(f"{n} to {op}" for op, n in difference.count().items()) or "no resource changes"
     since = f"{difference.base} ({difference.commit[:10]})" if difference.commit else difference.base
     said = f"{counts}, {difference.unchanged} unchanged" if difference.compared else "resources and figures are not compared"
-    parts: list[Any] = [Text.assemble((f"Changes since {since}", "bold"), f"  {said}")]
-    parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in difference.notes]
+    parts: list[Any] = [Text.assemble((f"Changes since {visible(since)}", "bold"), f"  {said}")]
+    parts += [Padding(Text(visible(note), style="dim"), (0, 0, 0, 2)) for note in difference.notes]
     for change in difference.changes:
         parts += _change(change)
     deltas = [("capacity", difference.capacity), ("placement", difference.placement), ("cost", difference.cost)]
@@ -41,9 +41,9 @@ def _change(change: Change) -> list[Any]:
         (f"{change.severity:<8}", STYLES[change.severity]),
         (f"{change.op:<8}", OP_STYLES[change.op]),
         f"{short_type(change.type)} ",
-        (change.name, "bold"),
+        (visible(change.name), "bold"),
     )
-    below = [Text(change.effect)] if change.effect else []
+    below = [Text(visible(change.effect))] if change.effect else []
     below += [_path(p) for p in change.paths[:SHOWN_PATHS]]
     if len(change.paths) > SHOWN_PATHS:
         below.append(Text(f"and {len(change.paths) - SHOWN_PATHS} more, all in --format json", style="dim"))
@@ -53,7 +53,7 @@ def _change(change: Change) -> list[Any]:
 def _path(change: PathChange) -> Text:
     forced = "  (replaces it)" if change.forces_replacement else ""
     before, after = values_of(change)
-    return Text.assemble((change.path, "cyan"), ": ", before, " -> ", after, (forced, "red"))
+    return Text.assemble((visible(change.path), "cyan"), ": ", before, " -> ", after, (forced, "red"))
 
 
 def _deltas(groups: Sequence[tuple[str, Sequence[Delta]]]) -> Table:
@@ -68,11 +68,11 @@ def _deltas(groups: Sequence[tuple[str, Sequence[Delta]]]) -> Table:
         for d in deltas:
             table.add_row(
                 name,
-                d.subject,
-                d.figure,
+                visible(d.subject),
+                visible(d.figure),
                 _number(d.before),
                 _number(d.after),
-                d.unit,
+                visible(d.unit),
                 style=STYLES[d.severity] if d.severity is not Level.INFO else "",
             )
     return table
@@ -81,11 +81,12 @@ def _deltas(groups: Sequence[tuple[str, Sequence[Delta]]]) -> Table:
 def _number(value: float | str | None) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, (int, float)) else value
+    return f"{value:,}" if isinstance(value, (int, float)) else visible(value)
 
 
 def _findings(word: str, findings: Sequence[Finding]) -> list[Any]:
     def line(f: Finding) -> Text:
-        return Text.assemble((f"{word:<5}", "bold"), (f"{f.level:<8}", STYLES[f.level]), (f"[{f.id}] ", "dim"), f"{f.path}: {f.message}")
+        said = visible(f"{f.path}: {f.message}" if f.path else f.message)
+        return Text.assemble((f"{word:<5}", "bold"), (f"{f.level:<8}", STYLES[f.level]), (visible(f"[{f.id}] "), "dim"), said)
 
     return [line(f) for f in findings]

@@ -9,16 +9,17 @@ from typing import Any
 from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from ...errors import Finding, Level
+from ...errors import Finding, Level, visible
 from ...planning.report import engine_of
 from ..graph import Resource
 from ..plan import Plan
 from .changes import difference_parts
-from .figures import notes_of, traffic_lines, usd, with_bars
+from .figures import SCALING, at_most, notes_of, scaling_cells, traffic_lines, usd, with_bars
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
@@ -35,16 +36,17 @@ def render_findings(findings: Sequence[Finding], *, color: bool, width: int | No
 
 
 def to_text(what: Any, *, color: bool, width: int | None) -> str:
-    """Something of rich as text, without spaces at the ends of lines."""
+    """Something of rich as text, without spaces at the ends of lines, and without signs that move the cursor, whatever a stack file holds."""
     out = io.StringIO()
     console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=None if color else True, highlight=False, emoji=False)
-    console.print(what)
+    shown = [Segment("\n".join(visible(line) for line in s.text.split("\n")), s.style) for s in console.render(what) if not s.control]
+    console.print(Segments(shown), crop=False, end="")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _plan(plan: Plan) -> list[Any]:
     data = plan.as_dict()
-    parts: list[Any] = [Text(f"{plan.project} / {plan.stack}", style="bold"), Text("")]
+    parts: list[Any] = [Text(visible(f"{plan.project} / {plan.stack}"), style="bold"), Text("")]
     if plan.difference is not None:
         parts += difference_parts(plan.difference)
     elif plan.graph.resources:
@@ -78,7 +80,7 @@ def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
 
 
 def _label(r: Resource) -> Text:
-    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (r.name, "green"))
+    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (visible(r.name), "green"))
     if notes := notes_of(r):
         text.append(f"  ({', '.join(notes)})", style="dim")
     return text
@@ -145,18 +147,12 @@ def _cost(cost: dict[str, Any]) -> list[Any]:
 def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
     """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("role", overflow="fold")
-    for heading in ("least", "most", "an engine carries", "serves after", "added every", "removed after"):
+    table.add_column(SCALING[0], overflow="fold")
+    for heading in SCALING[1:]:
         table.add_column(heading, justify="right")
     for r in scaling["roles"]:
-        carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in r["signals"])
-        seconds = [f"{r[key]} s" for key in ("readySeconds", "scaleUpPeriodSeconds", "scaleDownWindowSeconds")]
-        table.add_row(engine_of(r), str(r["minReplicaCount"]), str(r["maxReplicaCount"]), carried, *seconds)
-    nodes = ", ".join(f"{len(p['nodes'])} x {p['instanceType']} in {p['pool']}" for p in scaling["atMost"]["placement"])
-    cost = scaling["atMost"]["cost"]
-    known = "" if cost["complete"] else " of what is known"
-    total = f"at most: {nodes}; {usd(cost['perHour'])} USD/h, {usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
-    return [table, Padding(Text(total), (0, 0, 0, 1))]
+        table.add_row(*scaling_cells(r))
+    return [table, Padding(Text(at_most(scaling)), (0, 0, 0, 1))]
 
 
 def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:

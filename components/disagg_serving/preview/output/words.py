@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import SHOWN_LENGTH, Level, show
+from ...errors import SHOWN_LENGTH, Level, show, visible
 from ..diff import PathChange
 
 CONTEXT = 20
@@ -14,7 +14,7 @@ STYLES = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.INFO: "cyan"}
 def short_type(type_token: str) -> str:
     """A type token as a person says it: `Service`, `aws Vpc`."""
     package, _, path = type_token.partition(":")
-    return f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{path.rpartition(':')[2]}"
+    return visible(f"{'' if package in ('disagg-serving', 'kubernetes') else package + ' '}{path.rpartition(':')[2]}")
 
 
 def values_of(change: PathChange) -> tuple[str, str]:
