@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.placement import nodes_of, pack
 from factories import RESERVED, aggregated, check, environment, layout, role
 
 
@@ -33,16 +32,6 @@ def surges(data: dict[str, Any]) -> dict[str, tuple[int, int]]:
 def test_surge_needs_idle_room(server: dict[str, Any], surge: int) -> None:
     """A new engine starts beside the old ones only on GPUs that stay idle anyway; else one at a time ends first."""
     assert surges(environment(aggregated(server=server))) == {"m": (surge, 1 - surge)}
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-@pytest.mark.parametrize("replicas", [1, 2, 3, 7, 16, 33])
-def test_alike_pods_are_counted_as_they_are_placed(size: int, replicas: int) -> None:
-    """Rolling updates look at numbers of nodes alone; those are the nodes of the simulation."""
-    (group,) = layout(
-        environment(aggregated(model="llama-3.1-8b-instruct", maxModelLen=8192, server=role(tensorParallel=size, replicas=replicas)))
-    ).groups
-    assert nodes_of(group.size * group.replicas, group) == len(pack([group]))
 
 
 def test_room_is_given_once() -> None:
