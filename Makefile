@@ -83,9 +83,23 @@ generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, ref
 golden: $(VENV)/.dev  ## Rewrite the golden files of tests/golden
 	@$(BIN)/pytest -q tests/golden --rewrite-golden
 
+$(VENV)/.release: $(VENV)/.dev requirements-release.txt
+	@echo "installing what builds and lists a release ..."
+	@$(INSTALL) -r requirements-release.txt
+	@touch $@
+
 .PHONY: package
-package: $(VENV)/.dev  ## Build the wheel and test it outside the source tree
+package: $(VENV)/.release  ## Build the wheel and test it outside the source tree, on each Python that is here
 	@$(BIN)/python scripts/check_package.py
+
+.PHONY: keep
+keep: $(VENV)/.dev  ## Keep what a release makes of the shipped stacks, before it gets its tag (VERSION=0.2.0)
+	@$(BIN)/python scripts/release.py keep $(VERSION)
+	@$(BIN)/python scripts/generate.py
+
+.PHONY: outdated
+outdated: $(VENV)/.dev  ## Show which pins have newer versions; changes nothing
+	@$(BIN)/python scripts/outdated.py
 
 .PHONY: benchmark
 benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need, and against the real engine if it is built

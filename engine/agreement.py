@@ -36,6 +36,8 @@ CATALOG = Catalog()
 GRIDS = grids(tuple(CATALOG.models))
 IMAGES = {"0.33.0": "vllm-0.33.0-efa", "0.27.1": "vllm-0.27.1-dlc"}
 """The catalogue's engine of each version that is asked."""
+SHOWN = 90
+_NOISE = re.compile(r"^\w+Error: (1 validation error for \w+ (Value error, )?)?")
 SIZES = frozenset({"memory-fit", "context-fit", "memory-unknown", "pod-fits-node", "group-capacity"})
 """Rules about the size of an engine, which stand in for no refusal of a parser."""
 
@@ -62,7 +64,7 @@ class Row:
     @property
     def explanation(self) -> str:
         """Why the two differ, or nothing."""
-        return "" if self.agrees else self.grid.stricter if self.theirs.accepted else self.grid.looser
+        return "" if self.agrees else self.grid.why(self.probe)
 
 
 def rows(engine: Engine, folder: Path) -> list[Row]:
@@ -123,7 +125,7 @@ def page(answers: dict[str, list[Row]], day: str) -> str:
     lines = [
         "# Rules and the real engine",
         "",
-        f"Written on {day} by `make engine` from the parser and the configuration checks of vLLM {' and '.join(versions)}; not by hand.",
+        f"Written on {day} by `make agreement` from the parser and the configuration checks of vLLM {' and '.join(versions)}; not by hand.",
         "Each input is checked as a stack file would be, and the command line that it makes is given to the engine.",
         "An input agrees when the engine takes what the rule takes and something here refuses what the engine refuses; the refusals of",
         "memory and placement do not count. What differs is explained below its table.",
@@ -153,14 +155,18 @@ def _section(grid: Grid, answers: dict[str, list[Row]]) -> Iterator[str]:
         here = list(dict.fromkeys(", ".join(r.ours) or "takes it" for r in of_probe))
         yield f"| {_cell(of_probe[0].probe.what)} | {' / '.join(here)} | {' | '.join(_told(r) for r in of_probe)} |"
     yield ""
-    for title, text in (("stricter", grid.stricter), ("looser", grid.looser)):
-        if any(r.explanation == text for column in columns for r in column if text):
-            yield from (f"Where it is {title} here: {text}.", "")
+    reasons: dict[str, list[str]] = {}
+    for row in (r for of_probe in zip(*columns, strict=True) for r in of_probe if r.explanation):
+        if row.probe.what not in reasons.setdefault(row.explanation, []):
+            reasons[row.explanation].append(row.probe.what)
+    yield from (f"- {', '.join(inputs)}: {reason}" for reason, inputs in reasons.items())
+    yield from ([""] if reasons else [])
 
 
 def _told(row: Row) -> str:
     mark = "" if row.agrees else " (explained)" if row.explanation else " **unexplained**"
-    return ("takes it" if row.theirs.accepted else f"refuses ({row.theirs.stage}): {_cell(row.theirs.reason[:110])}") + mark
+    said = _NOISE.sub("", row.theirs.reason).partition(" [type=")[0][:SHOWN]
+    return ("takes it" if row.theirs.accepted else f"refuses ({row.theirs.stage}): {_cell(said)}") + mark
 
 
 def _cell(text: str) -> str:

@@ -19,6 +19,7 @@ from .build import HERE, Engine
 from .configs import config_of, write_config
 
 ADDRESS = "127.0.0.1"
+VERDICTS = "verdicts.json"
 _VARIABLE = re.compile(r"\$\(([A-Z_]+)\)")
 
 
@@ -71,16 +72,22 @@ def ask(engine: Engine, lines: Iterable[CommandLine], folder: Path, *, config: b
     script = (HERE / "inside/ask.py").read_bytes()
     asked = list(lines)
     keys = [sha256(script + json.dumps([line.argv, config_of(line.facts) if config else None]).encode()).hexdigest() for line in asked]
-    store = engine.folder / "verdicts.json"
-    known: dict[str, list[str]] = json.loads(store.read_text(encoding="utf-8")) if store.is_file() else {}
+    known = _kept(engine)
     cases: list[dict[str, Any]] = [
         {"name": key, "argv": list(line.argv), "model": str(write_config(line.facts, folder)) if config else None}
         for key, line in {key: line for key, line in zip(keys, asked, strict=True) if key not in known}.items()
     ]
     if cases:
-        known |= {answer["name"]: [answer["stage"], answer["reason"]] for answer in _answers(engine, cases)}
-        store.write_text(json.dumps(known), encoding="utf-8")
+        answers = {answer["name"]: [answer["stage"], answer["reason"]] for answer in _answers(engine, cases)}
+        known = _kept(engine) | answers  # another run may have asked meanwhile
+        (engine.folder / VERDICTS).write_text(json.dumps(known), encoding="utf-8")
     return [Verdict(line.name, *known[key]) for key, line in zip(keys, asked, strict=True)]
+
+
+def _kept(engine: Engine) -> dict[str, list[str]]:
+    file = engine.folder / VERDICTS
+    known: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return known
 
 
 def _answers(engine: Engine, cases: list[dict[str, Any]]) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,14 +30,17 @@ class Probe:
 class Grid:
     """The inputs about one rule.
 
-    `stricter` says why the rule refuses what the parser and the configuration checks take: at which later stage vLLM refuses it, or what else
-    speaks against it, with the source. `looser` says why the rule takes what they refuse.
+    `differs` says of inputs (a pattern of their whole names) why the rule refuses what the parser and the configuration checks take, namely at
+    which later stage vLLM refuses it or what else speaks against it, or why the rule takes what they refuse; with the source.
     """
 
     rule: str
     probes: tuple[Probe, ...]
-    stricter: str = ""
-    looser: str = ""
+    differs: Mapping[str, str] = field(default_factory=dict)
+
+    def why(self, probe: Probe) -> str:
+        """The reason for a difference about an input, or nothing."""
+        return next((reason for pattern, reason in self.differs.items() if re.fullmatch(pattern, probe.what)), "")
 
 
 def served(name: str, **fields: Any) -> dict[str, Any]:
@@ -52,8 +56,7 @@ def _heads() -> Grid:
     return Grid(
         "heads",
         tuple(probes),
-        "more stages than layers: refused when the layers are made (distributed/utils.py: get_pp_indices); KV heads and vocabulary: asserted when "
-        "the model is made (models/llama.py, layers/vocab_parallel_embedding.py: divide)",
+        {f"{GPT} in (37|64) stages": "refused when the layers are shared out, after the configuration (distributed/utils.py: get_pp_indices)"},
     )
 
 
@@ -81,8 +84,10 @@ def _kv_dtype() -> Grid:
     return Grid(
         "kv-dtype",
         tuple(probes),
-        "refused when the attention layers are made, on the GPU (layers/attention/attention.py: fp8_e5m2 kv-cache is not supported with fp8 "
-        "checkpoints)",
+        {
+            f"{DEEPSEEK}, KV as fp8_e5m2": "refused when the attention layers are made (layers/attention/attention.py: fp8_e5m2 kv-cache is not "
+            "supported with fp8 checkpoints)"
+        },
     )
 
 
@@ -97,8 +102,10 @@ def _experts() -> Grid:
     return Grid(
         "experts",
         tuple(probes),
-        "vLLM spreads experts that do not come out even, one more on some GPUs (fused_moe/expert_map_manager.py: determine_expert_map): those GPUs "
-        "need more memory than the forecast counts and set the pace, and load balancing of experts (--enable-eplb) refuses it",
+        {
+            ".* by 3 ranks": "vLLM spreads experts that do not come out even, one more on some GPUs (fused_moe/expert_map_manager.py: "
+            "determine_expert_map): those GPUs need more memory than the forecast counts, and set the pace"
+        },
     )
 
 
@@ -111,8 +118,10 @@ def _ranks() -> Grid:
     return Grid(
         "data-parallel",
         tuple(probes),
-        "vLLM takes ranks of a dense model, which are then engines of their own behind one port (docs/serving/data_parallel_deployment.md): "
-        "replicas do the same, and the router sees them",
+        {
+            f"({LLAMA}|{QWEN}) with . ranks": "vLLM takes ranks of a dense model, which are then engines of their own behind one port "
+            "(docs/serving/data_parallel_deployment.md): replicas do the same, and the router sees them"
+        },
     )
 
 
@@ -126,9 +135,11 @@ def _exchange() -> Grid:
     return Grid(
         "all-to-all",
         tuple(probes),
-        "pplx and naive are taken and replaced (config/parallel.py: has been removed); what the other backends need of the network is seen when "
-        "they are made, on GPUs (distributed/device_communicators/all2all.py)",
-        "a backend of a later version has a name that this version's parser lacks; the list of the stack file is that of 0.33.0",
+        {
+            "pplx|naive": "taken and replaced by allgather_reducescatter (config/parallel.py: has been removed)",
+            "deepep_.*|nixl_ep|flashinfer_nvlink_.*": "what a backend needs of the network is seen when it is made, on GPUs "
+            "(distributed/device_communicators/all2all.py); deepep_v2 is in the image of 0.33.0 and not in that of 0.27.1",
+        },
     )
 
 
@@ -139,7 +150,10 @@ def _nixl_stages() -> Grid:
     return Grid(
         "nixl-pipeline-parallel",
         tuple(probes),
-        "refused when the connector's worker is made, after the configuration (nixl/base_worker.py: does not support pipeline_parallel_size > 1)",
+        {
+            "[24] stages": "refused when the connector's worker is made, after the configuration (nixl/base_worker.py), as tests/engine/"
+            "test_serving_refusals.py shows on a running engine"
+        },
     )
 
 
@@ -150,7 +164,11 @@ def _drafts() -> Grid:
         for m in (LLAMA, DEEPSEEK, GLM)
         for method in methods
     ]
-    return Grid("speculative-method", tuple(probes))
+    return Grid(
+        "speculative-method",
+        tuple(probes),
+        {".*, suffix": "it needs the package arctic-inference, which an image of one's own may hold: the rule warns"},
+    )
 
 
 def _versions(models: tuple[str, ...]) -> Grid:
@@ -167,7 +185,7 @@ def _blocks() -> Grid:
     return Grid(
         "expert-blocks",
         tuple(probes),
-        "refused when the weights of the layers are made (quantization/utils/fp8_utils.py: validate_fp8_block_shape; fused_moe: _moe)",
+        {".*": "refused when the weights of the layers are made (quantization/utils/fp8_utils.py: validate_fp8_block_shape and for experts)"},
     )
 
 
@@ -177,7 +195,7 @@ def _node() -> Grid:
     return Grid(
         "tensor-parallel",
         tuple(probes),
-        "vLLM compares with the GPUs that it sees, on CUDA alone (config/parallel.py: world size); how pods share nodes is not its matter",
+        {"4 GPUs in 3 stages": "how pods share the GPUs of a node is not vLLM's matter"},
     )
 
 
@@ -201,8 +219,13 @@ def _form() -> Grid:
     return Grid(
         "schema",
         tuple(probes),
-        "the stack file takes fewer values on purpose: a block size that NIXL and the attention kernels of these GPUs run with, dtypes that the "
-        "forecast counts, time to drain; vLLM never looks at block sizes before the kernels do",
+        {
+            "blockSize (1|77|256)": "vLLM does not look at block sizes before the attention kernels do (v1/attention/backends); the stack file takes "
+            "those that the kernels of these GPUs and NIXL run with",
+            "dtype float32": "the forecast counts activations and KV of two bytes and less",
+            "gpuMemoryUtilization 1": "nothing would be left for what vLLM does not count",
+            "drainSeconds 0": "requests in flight would be cut off at each change",
+        },
     )
 
 
@@ -220,7 +243,11 @@ def _connector() -> Grid:
         for name, text in configs.items()]  # fmt: skip
     others = ("--tensor-parallel-size=3", "--nnodes=0", "--node-rank=7", "--max-model-len=many", "--block-size=x", "--port=http")
     probes += [Probe(arg, served(LLAMA, extraArgs=[arg]), {"tensorParallel": 8}, swap=dict([arg.split("=", 1)])) for arg in others]
-    return Grid("extra-args", tuple(probes), "vLLM takes flags twice, of which the last one counts; the project sets these from fields")
+    return Grid(
+        "extra-args",
+        tuple(probes),
+        {"--node-rank=7": "one node has one rank, which vLLM then does not compare; the project sets it from the pod's place in its group"},
+    )
 
 
 def _names() -> Grid:
@@ -248,7 +275,10 @@ def _names() -> Grid:
     return Grid(
         "engine-flags",
         tuple(probes),
-        looser="keys inside a JSON value, and values of flags for which the parser has no list, are not known here",
+        {
+            "--quantization=awq": "whether a quantization goes with the model's own checkpoint is not known here",
+            r'--compilation-config=\{"mod":3\}': "keys inside a JSON value are not known here",
+        },
     )
 
 

@@ -56,6 +56,22 @@ def about(action: Any) -> dict[str, Any]:
     return found | ({"none": True} if none and kind in {"int", "float", "json"} | ({kind} if "choices" in found else set()) else {})
 
 
+def named_elsewhere() -> dict[str, tuple[str, set[str]]]:
+    """Values that the parser takes whatever they are, and vLLM itself only from a list: when it configures or starts itself."""
+    from vllm.config.vllm import OptimizationLevel
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+    from vllm.transformers_utils.config import _CONFIG_FORMAT_TO_CONFIG_PARSER
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    return {
+        **{f"--{field.replace('_', '-')}": ("text", names) for field, names in known_parsers().items()},
+        "--attention-backend": ("word", {"auto", *(backend.lower() for backend in AttentionBackendEnum.__members__)}),
+        "--config-format": ("text", {"auto", *_CONFIG_FORMAT_TO_CONFIG_PARSER}),
+        "--optimization-level": ("int", {str(level.value) for level in OptimizationLevel}),
+        "--quantization": ("text", set(QUANTIZATION_METHODS)),
+    }
+
+
 def main() -> None:
     """Print them."""
     out, sys.stdout = sys.stdout, sys.stderr
@@ -64,8 +80,7 @@ def main() -> None:
     # an action lists only the spellings that help shows; an engine that shows its help does not serve
     known = parser._option_string_actions.items()
     flags = {option: about(action) for option, action in known if option.startswith("--") and not isinstance(action, argparse._HelpAction)}
-    for field, names in known_parsers().items():
-        flags[f"--{field.replace('_', '-')}"] = {"kind": "text", "choices": sorted(names)}
+    flags |= {flag: {"kind": kind, "choices": sorted(names)} for flag, (kind, names) in named_elsewhere().items()}
     json.dump(dict(sorted(flags.items())), out)
 
 

@@ -60,6 +60,23 @@ FLAG_CASES = [
     Case("flag twice", flag("--seed=1", "--seed=2"), PLACE, "--seed=1", "each flag once", "remove it", says="stands here again"),
     Case("whole and by keys", flag("--compilation-config={}", "--compilation-config.mode=3"), PLACE, "{}", fix="put the keys", says="has no effect"),
     Case(
+        "speculative method of no engine",
+        one(speculative={"method": "guess", "numSpeculativeTokens": 2}),
+        "models[0].speculative.method",
+        "guess",
+        "mtp, ngram",
+        "use ngram",
+        "is no method of vLLM 0.33.0",
+    ),
+    Case(
+        "speculative method of another version",
+        one(engine="vllm-0.27.1-dlc", speculative={"method": "step5_mtp", "numSpeculativeTokens": 2}),
+        "models[0].speculative.method",
+        "step5_mtp",
+        fix="use ngram",
+        says="is no method of vLLM 0.27.1",
+    ),
+    Case(
         "parser of an entry",
         environment(aggregated(model="own"), catalogDirs=["."]),
         "models[0].model",

@@ -98,7 +98,7 @@ ROLLOUT_CASES = [
         f"{CANDIDATE}.server",
         "",
         "",
-        "reserve more for both pairs, and say so in capacity.nodes",
+        "reserve more for both pairs and say so in capacity.nodes, or give the candidate a reservation of its own",
         says="needs 4 nodes (32 GPUs) for both pairs, of which 2 serve, and 2 (16 GPUs) are reserved",
     ),
     Case(

@@ -67,6 +67,19 @@ def test_roles_of_a_pair_are_those_of_a_plan(disagg: Run) -> None:
         assert json.loads(disagg.out)["kvTokens"] == planned[side]
 
 
+def test_shared_out_copies_are_calculated(disagg: Run) -> None:
+    """Decode context parallelism divides the bytes of a latent by its GPUs; more GPUs than hold copies are refused."""
+    wide = ("fit", "--model", "deepseek-v3", "--instance", "p5en.48xlarge", "--tensor-parallel", "8", "--format", "json")
+    assert disagg(*wide) == 0
+    alone = json.loads(disagg.out)
+    assert disagg(*wide, "--decode-context-parallel", "4") == 0
+    shared = json.loads(disagg.out)
+    assert shared["kvBytesPerTokenPerGpu"] * 4 == alone["kvBytesPerTokenPerGpu"] == 70_272
+    assert shared["kvTokens"]["mid"] == pytest.approx(4 * alone["kvTokens"]["mid"], rel=0.01)
+    assert disagg(*wide, "--decode-context-parallel", "3") != 0
+    assert "decodeContextParallel" in disagg.out + disagg.err
+
+
 def test_json_is_one_capacity_entry(disagg: Run) -> None:
     """The data has the keys of a plan's capacity, numbers as low, mid and high; the formulas only when asked for."""
     assert disagg(*GLM, "--pipeline-parallel", "2", "--kv-cache-dtype", "fp8", "--role", "aggregated", "--format", "json") == 0

@@ -38,6 +38,14 @@ def test_page_has_every_input(grid: object) -> None:
     ]
 
 
+def test_every_reason_is_about_an_input() -> None:
+    """A reason whose pattern fits no input explains nothing."""
+    for grid in GRIDS:
+        for pattern in grid.differs:
+            assert any(re.fullmatch(pattern, p.what) for p in grid.probes), (grid.rule, pattern)
+        assert len({p.what for p in grid.probes}) == len(grid.probes)
+
+
 def test_page_leaves_nothing_unexplained() -> None:
     """A difference without a reason would stand on the page as such."""
     assert "**unexplained**" not in PAGE
@@ -65,7 +73,7 @@ def test_an_unexplained_difference_is_shown() -> None:
     from engine.agreement import Row, unexplained
     from engine.cases import Verdict
 
-    grid = replace(GRIDS[0], stricter="", looser="", probes=GRIDS[0].probes[:1])
+    grid = replace(GRIDS[0], differs={}, probes=GRIDS[0].probes[:1])
     refused = Row(grid, grid.probes[0], ("heads",), Verdict("x", "ok", ""))
     taken = Row(grid, grid.probes[0], ("memory-fit",), Verdict("x", "config", "ValueError: no"))
     alike = Row(grid, grid.probes[0], ("heads",), Verdict("x", "config", "ValueError: no"))

@@ -39,7 +39,7 @@ def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
         ["--no-enable-prefix-caching"],
         ["--disable-prefix-caching"],
         ["--enable_prefix_caching"],
-        ["--optimization-level=3"],
+        ["--optimization-level=3", "--attention-backend=flashinfer", "--quantization=fp8"],
         ["--compilation-config.cudagraph_mode=FULL", "--compilation-config.mode=3"],
         ['--compilation-config={"mode": 3}'],
         ["--seed=0", "--max-logprobs=-1"],
@@ -132,3 +132,12 @@ def test_lists_say_where_they_come_from() -> None:
         assert head["checked"] >= "2026-11-30"
         assert head["source"]
     assert any(r.id == "engine-flags" for r in rules())
+
+
+@pytest.mark.parametrize(("method", "message"), [("suffix", "needs the package"), ("extract_hidden_states", "is not known here"), ("ngram", "")])
+def test_methods_that_the_parser_takes(method: str, message: str) -> None:
+    """A method that the engine lists and nobody has tried here is no error."""
+    found = check(environment(aggregated(speculative={"method": method, "numSpeculativeTokens": 2}))).findings
+    about = [f for f in found if f.id == "speculative-method"]
+    assert [str(f.level) for f in about] == (["warning"] if message else [])
+    assert all(message in f.message for f in about)

@@ -145,6 +145,8 @@ def test_a_step_has_a_token_for_each_request() -> None:
         "--enable-eplb",
         "--disable-hybrid-kv-cache-manager",
         '--compilation-config={"cudagraph_mode":"FULL"}',
+        '--eplb-config={"num_redundant_experts":32}',
+        "--max-cudagraph-capture-size=2048",
     ],
 )
 def test_flags_that_the_forecast_does_not_count(arg: str) -> None:

@@ -81,6 +81,10 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
         All2AllBackend | None,
         typer.Option("--all2all-backend", help="Default: allgather_reducescatter.", show_default=False),
     ] = None,
+    decode_context_parallel: Annotated[
+        int,
+        typer.Option("--decode-context-parallel", min=1, help="GPUs with copies of the same KV that share it out (--decode-context-parallel-size)."),
+    ] = 1,
     max_model_len: Annotated[int | None, typer.Option("--max-model-len", min=1, help="Longest sequence. Default: the model's context.")] = None,
     gpu_memory_utilization: Annotated[float, typer.Option("--gpu-memory-utilization", help="Share of GPU memory that vLLM may use.")] = 0.9,
     kv_cache_dtype: Annotated[str, typer.Option("--kv-cache-dtype", help="Dtype of the KV cache.")] = "auto",
@@ -108,10 +112,12 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     }
     record = _calibration(log)
     served = _served(known, (model, facts), (node, image), role, cut, {"max_model_len": max_model_len, "kv_cache_dtype": kv_cache_dtype})
-    shape = replace(shape_of(build_group(served, ROLES[role], served.spec.roles[ROLES[role]], None, pools_made=False)), calibration=record)
+    whole = shape_of(build_group(served, ROLES[role], served.spec.roles[ROLES[role]], None, pools_made=False))
+    shape = replace(whole, decode_context_parallel=decode_context_parallel, calibration=record)
     result = capacity(shape)
     of_log = _log_findings(shape, log)
-    findings = sort_findings([*_shape_findings(known, served, ROLES[role], None if has_errors(of_log) else shape), *of_log])
+    unsaid = has_errors(of_log) or decode_context_parallel > 1  # of memory, where the rules would look at another engine
+    findings = sort_findings([*_shape_findings(known, served, ROLES[role], None if unsaid else shape), *of_log])
     world, gpu = tensor_parallel * pipeline_parallel * data_parallel, node.gpu
     if output_format is DataFormat.JSON:
         emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)

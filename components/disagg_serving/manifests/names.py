@@ -14,6 +14,11 @@ MIRROR_LABELS = {labels.APP_NAME: "weights-mirror"}
 LOAD_LABELS = {labels.APP_NAME: "load-generator"}
 
 
+def pair_name(served: Served) -> str:
+    """The model's name, and of a candidate that waits that of its sets without the role: nothing about it is taken for what serves."""
+    return served.spec.name if served.live else f"{served.spec.name}-{served.spec.generation}"
+
+
 def owned(served: Served) -> Mapping[str, str]:
     """Labels of a model's objects."""
     return {labels.MANAGED_BY: labels.OWNER, labels.PART_OF: served.spec.name}

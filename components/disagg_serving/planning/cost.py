@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from functools import cache
 from typing import Any
 
 from ..catalog.entries import Instance, Price
@@ -92,8 +93,14 @@ def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prep
     return _line(name, f"{instance.id}, {name}", count, price, note)
 
 
-def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
+@cache
+def _prices() -> Mapping[str, Any]:
     prices: Mapping[str, Any] = read_yaml(PACKAGE_DIR / "prices.yaml")
+    return prices
+
+
+def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
+    prices = _prices()
     gateways = sum(s.spec.gateway.enabled for s in layout.served)
     entrances = []
     if gateways:

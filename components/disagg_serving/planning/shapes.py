@@ -332,12 +332,11 @@ def block_size_of(group: Group) -> int | None:
     return model.block_size or facts.block_size or by_default
 
 
-def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, int]) -> list[Pool]:
-    """The NodePools that the groups need, by name. `nodes_needed` is the default of their bounds."""
+def build_pools(groups: Sequence[Group], zone: str, bounds: Mapping[str, int]) -> list[Pool]:
+    """The NodePools that the groups need, by name, with the most nodes that each may have."""
     pools: dict[str, Pool] = {}
     for group in groups:
         capacity = group.spec.capacity
-        given = [n for g in groups if g.pool == group.pool and (n := g.spec.capacity.most_nodes)]
         pools.setdefault(
             group.pool,
             Pool(
@@ -347,7 +346,7 @@ def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, i
                 node_class=node_class_name(group.instance, capacity),
                 capacity_type=capacity.type,
                 zone=zone,
-                max_nodes=max(given, default=nodes_needed[group.pool]),
+                max_nodes=bounds[group.pool],
                 path=group.path,
                 labels={labels.ROLE: group.role, labels.POOL: group.pool},
                 taints=role_taints(group.role),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..manifests.names import pair_name
 from ..planning.placement import Node, by_pool, place, pool_key
 from ..planning.shapes import Group, Layout, Pool, Served
 
@@ -119,17 +120,13 @@ def _pairs(layout: Layout, served: Served) -> list[Served]:
     return [served, *layout.candidates_of(served)]
 
 
-def _name(served: Served) -> str:
-    return served.spec.name if served.live else f"{served.spec.name}-{served.spec.generation}"
-
-
 def _entrance(layout: Layout, served: Served) -> Entrance:
     spec, groups = served.spec, layout.groups_of(served)
     gateway = spec.gateway
     routed = gateway.enabled and served.live
     balancer = f"{'public' if gateway.public else 'internal'} load balancer, {'HTTPS' if gateway.certificate_arn else 'HTTP'}"
     return Entrance(
-        pair=_name(served),
+        pair=pair_name(served),
         waiting=not served.live,
         router="llm-d router" if routed else "",
         balancer=balancer if routed else "",
@@ -177,4 +174,4 @@ def _pod(name: str, group: Group, position: int) -> DrawnPod:
     member = "" if group.size == 1 else "leader" if position == 0 else f"worker {position}"
     leader = name if position == 0 else name.rpartition("-")[0]
     served, requests = group.served, group.engine_requests
-    return DrawnPod(name, _name(served), not served.live, group.role, requests.gpus, requests.efa, leader, member)
+    return DrawnPod(name, pair_name(served), not served.live, group.role, requests.gpus, requests.efa, leader, member)

@@ -112,7 +112,7 @@ def off_balance(split: Split, rates: Rates, workload: Workload) -> Reason | None
     )
     gain = there.requests_per_second / now.requests_per_second - 1
     if best == split:
-        text += "; whole engines of these sizes come no closer, smaller ones would"
+        text += f"; whole engines of these sizes come no closer on {split.gpus} GPUs, smaller ones or more GPUs may"
     elif gain < SAME:
         text += f"; {best} serve as much with {best.gpus} instead of {split.gpus} GPUs"
     else:

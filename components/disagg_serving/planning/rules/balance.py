@@ -58,7 +58,7 @@ def rates_unused(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "has no effect on server: rates of prefill and decode are compared", None, "rates of prefill and decode")
         elif unmeasured:
             message = f"has no effect while {unmeasured[0]} has none: the slower of both bounds the traffic"
-            yield Fault(place, message, None, "rates of prefill and decode", f"measure those of {unmeasured[0]}")
+            yield Fault(place, message, None, "rates of prefill and decode", "measure those of the other role")
         elif served.spec.workload is None:
             yield Fault(place, "has no effect without a workload: nothing says what they have to carry", None, "with workload", "set workload")
 

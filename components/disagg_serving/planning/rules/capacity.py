@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ... import labels
 from ...corrections import Correction
 from ...errors import Level
+from ..bounds import most_replicas, sources
 from ..cost import OLD_DAYS, cost_of, old_prices, today
 from ..placement import bounded, by_pool, pack
 from ..shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, room_of
@@ -14,6 +15,10 @@ from .registry import Fault, Stage, Subject, remove, rule, use
 
 GIB_AN_EFA, LEAST_GIB = 4, 8
 """Memory besides /dev/shm: 128 GiB to enumerate 32 EFA devices (awsome-inference#71), and what no engine starts without."""
+SMALLER = {
+    "replicas": "lower replicas, or the GPUs of an engine",
+    "autoscaling.maxReplicaCount": "lower autoscaling.maxReplicaCount, or the GPUs of an engine",
+}
 LARGER = "use a larger instance type"
 OTHERWISE = {"cpu": LARGER, "memoryGiB": LARGER, "ephemeralStorageGiB": "stream the weights with weights.s3, or use an instance type with more disk"}
 
@@ -90,9 +95,9 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
         others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.replicas} x {widest.size} pods"
         number = "autoscaling.maxReplicaCount" if widest.spec.autoscaling else "replicas"
         place, message = f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bound} are {kind}"
-        fewer = [n for n in (_most_replicas(widest, bound), 1) if 0 < n < widest.replicas]
-        ways = [use(f"{widest.path}.{number}", *fewer), use(place, needed) if kind == "allowed" else []]
-        yield Fault(place, message, widest.spec.capacity.nodes, f"at least {needed}", ways=ways, otherwise="lower replicas, or the GPUs of an engine")
+        most = most_replicas(widest, groups, bound)
+        ways = [use(f"{widest.path}.{number}", most) if most else [], use(place, needed) if kind == "allowed" else []]
+        yield Fault(place, message, widest.spec.capacity.nodes, f"at least {needed}", ways=ways, otherwise=SMALLER[number])
 
 
 @rule(
@@ -124,7 +129,7 @@ def mixed_pods(s: Subject) -> Iterator[Fault]:
 @rule("shared-pool", Level.ERROR, Stage.LAYOUT, "disagg-serving: one NodePool a role, instance type and capacity source")
 def shared_pool(s: Subject) -> Iterator[Fault]:
     """Models that share a pool do not state different bounds for it."""
-    for groups in by_pool(s.layout.groups).values() if s.layout else ():
+    for groups in (source for members in by_pool(s.layout.groups).values() for source in sources(members)) if s.layout else ():
         stated = {n: g for g in groups if (n := g.spec.capacity.most_nodes) is not None}
         if len(stated) > 1:
             first, *others = sorted(stated.values(), key=lambda g: g.path)
@@ -227,12 +232,3 @@ def _beside_shm(group: Group) -> int:
 
 def _too_little(path: str, message: str, given: object, enough: int, level: Level | None = None) -> Fault:
     return Fault(path, message, given, f"{enough} or more", level=level, ways=[use(path, enough), remove(path)])
-
-
-def _most_replicas(group: Group, nodes: int) -> int:
-    per_node = len(next(iter(pack([group])), _Nothing).pods) if group.size == 1 else 1
-    return nodes * per_node // group.size
-
-
-class _Nothing:
-    pods: tuple[str, ...] = ()

@@ -86,7 +86,7 @@ FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
     "--num-gpu-blocks-override", "--hf-overrides", "--compilation-config", "--cudagraph-capture-sizes",
     "--disable-hybrid-kv-cache-manager", "--enable-dbo", "--enable-eplb", "--enable-lora", "--kv-cache-dtype-skip-layers",
-    "--mamba-cache-dtype",
+    "--mamba-cache-dtype", "--eplb-config", "--max-cudagraph-capture-size", "--ubatch-size",
 )  # fmt: skip
 """Flags that change memory or layout and that planning/fit does not read."""
 FORECAST_ENV = frozenset({"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_PP_LAYER_PARTITION"})
@@ -278,7 +278,10 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
             continue
         method, path = served.spec.speculative.method, f"{served.path}.speculative.method"
         ways = [use(path, "ngram"), remove(f"{served.path}.speculative")]
-        if MTP.search(method):
+        listed = _methods(served) if method not in OWN_DRAFTS else ()
+        if listed and method not in listed:
+            yield Fault(path, f"is no method of vLLM {served.engine.version}", method, allowed, ways=ways)
+        elif MTP.search(method):
             if not served.facts.mtp_layers:
                 message, others = f"has no layers to draft with: {served.spec.model} has none for it", ", ".join(sorted(OWN_DRAFTS - {"mtp"}))
                 yield Fault(path, message, method, others, ways=ways)
@@ -286,6 +289,9 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, ways=ways)
         elif method not in OWN_DRAFTS:
             yield Fault(path, "is not known here as a method of vLLM", method, allowed, "see vLLM's SpeculativeMethod", Level.WARNING)
+        elif method == "suffix":
+            message = "needs the package arctic-inference, which vLLM does not bring: it stops without it"
+            yield Fault(path, message, method, allowed, "use an image that holds it", Level.WARNING)
 
 
 @rule("max-num-seqs", Level.ERROR, Stage.FORM, "vLLM 0.33: SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs")
@@ -308,6 +314,14 @@ def gated_model(s: Subject) -> Iterator[Fault]:
         if served.facts.gated and downloads and not served.spec.weights.token_key:
             fix = "run `pulumi config set --secret disagg-serving:hfToken` and name that key here"
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
+
+
+def _methods(served: Served) -> tuple[str, ...]:
+    """The methods that the engine's own parser lists; none where nobody has asked it."""
+    from ...catalog.flags import flags_of  # noqa: PLC0415 (common methods need no list)
+
+    known = flags_of(served.engine.version) or {}
+    return known["--spec-method"].choices if "--spec-method" in known else ()
 
 
 def _lengths(s: Subject, served: Served, least: int) -> list[str]:
