@@ -54,7 +54,7 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     first, printed = disagg.out, disagg.out
     assert first.index("Changes since main") < first.index("warning update  LeaderWorkerSet test-m/m-decode") < first.index("Placement")
     assert "spec.replicas: 3 -> 1" in first
-    assert "2 of 3 groups of m-decode ends" in first
+    assert "2 of 3 groups of m-decode end," in first
     assert "Resources (" not in first
     assert disagg("plan", "test", "--base", "HEAD", "--fail-on", "warning", "--format", "json", cwd=repository.project) == 2
     printed += disagg.out

@@ -270,6 +270,7 @@ def test_revisions_of_prefill_and_decode(selector: dict[str, str], says: str) ->
     service = resource(SERVICE, inputs={"spec": {"selector": selector}})
     found = between([*sets("v1", "a"), service], [*sets("v2", "b"), service])
     assert [says in c.effect for c in found.changes] == [True, True]
+    assert {"serve meanwhile" in c.effect for c in found.changes} == {"identity" not in selector}
     assert {c.severity for c in found.changes} == {Level.WARNING}
 
 

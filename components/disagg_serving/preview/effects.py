@@ -9,14 +9,12 @@ from typing import Any
 from ..errors import Level
 from .diff import Change, Op
 from .effects_aws import AWS_EFFECTS
-from .effects_base import NODE_POOL, Case, Effect, Judge, get, join
-from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, kv_contract, pod_templates, role_of
+from .effects_base import NODE_POOL, Case, Effect, Judge, join
+from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, PAIRED, SERVICE, kv_contract, role_of, selected_apart
 from .renames import is_custom
 from .replacements import is_refused
 
-SERVICE = "kubernetes:core/v1:Service"
 MIXED = "while it rolls, prefill and decode of two revisions exchange KV, which may fail"
-APART = "Services take the new pods alone, so that revisions do not meet: no answers until one of each role has loaded"
 JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
 LEVELS = tuple(Level)
 OPS = (Op.RENAME, Op.REPLACE, Op.DELETE, Op.UPDATE, Op.CREATE)
@@ -108,16 +106,8 @@ def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources)
     effects: dict[str, list[Effect]] = {}
     updated = {c.urn: before[c.former or c.urn] for c in changes if c.type == LWS and c.op is Op.UPDATE}
     for by_role in roles.values():
-        if {"prefill", "decode"} <= by_role.keys():
+        if by_role.keys() >= set(PAIRED):
             urns = [urn for urn in by_role.values() if urn in updated and kv_contract(updated[urn]) != kv_contract(after[urn])]
-            apart = bool(urns) and all(_selected_apart(updated[urn], after[urn], after) for urn in urns)
-            effects |= {urn: [Effect(APART if apart else MIXED, Level.WARNING)] for urn in urns}
+            if not all(selected_apart(updated[urn], after[urn], after) for urn in urns):
+                effects |= {urn: [Effect(MIXED, Level.WARNING)] for urn in urns}
     return effects
-
-
-def _selected_apart(old: Mapping[str, Any], new: Mapping[str, Any], resources: Resources) -> bool:
-    """Whether a Service selects by a label of the pods that this change gives another value: then it serves the new pods alone."""
-    before, after = ({**get(pods[0], "metadata.labels")} if (pods := pod_templates(r)) else {} for r in (old, new))
-    changed = {key: value for key, value in after.items() if before.get(key) != value}
-    selectors = [get(r, "inputs.spec.selector") or {} for r in resources.values() if r["type"] == SERVICE]
-    return any(selector.get(key) == value for selector in selectors for key, value in changed.items())
