@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from disagg_serving.errors import Level
 from disagg_serving.preview.comparison import compare
 from disagg_serving.preview.diff import Difference
 from disagg_serving.preview.plan import Plan
@@ -57,3 +58,19 @@ def test_a_name_that_nothing_serves_any_more() -> None:
     assert {c.name.rpartition("/")[2] for c in gone} == {"m-prefill", "m-decode"}
     kept = between(model(), model(name="other", servedModelName="m"))
     assert not [c for c in kept.changes if "callers" in c.effect]
+
+
+def test_a_cluster_that_is_made_anew() -> None:
+    """Nothing in a deleted cluster rolls or serves meanwhile, and who deploys learns that the state then knows objects that are not there."""
+    before, after = (
+        environment(model(**FULL)),
+        environment(model(**FULL, maxModelLen=8192), network={"cidr": "10.60.0.0/16", "zones": ["us-east-1a", "us-east-1b"]}),
+    )
+    plans = [Plan("disagg-serving", "test", environment_graph(d), []).as_dict() for d in (before, after)]
+    found = compare(plans[0], plans[1], "main", "0" * 40)
+    assert rollouts(found) == ["it goes with the cluster that it is in"] * 2
+    providers = [c for c in found.changes if c.type == "pulumi:providers:kubernetes"]
+    assert [str(c.op) for c in providers] == ["update"] * 2
+    assert [[(p.path, p.before, p.after) for p in c.paths] for c in providers] == [[("kubeconfig", "<secret>", "<computed anew>")]] * 2
+    assert all("before a `pulumi refresh`" in c.effect and c.severity is Level.ERROR for c in providers)
+    assert not [c for c in found.changes if c.type.startswith("aws:") and "goes with the cluster" in c.effect]

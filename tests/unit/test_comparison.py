@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import NEW_ID, compare
-from disagg_serving.preview.diff import Change, Difference, Op
+from disagg_serving.preview.comparison import compare
+from disagg_serving.preview.diff import NEW_ID, Change, Difference, Op
 from disagg_serving.preview.effects_kubernetes import LWS
 from disagg_serving.preview.graph import COMPUTED, Graph
 from disagg_serving.preview.output.figures import verdict_of

@@ -14,6 +14,9 @@ from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, PAIRED, SERVICE,
 from .renames import is_custom
 from .replacements import is_refused
 
+KUBERNETES = "pulumi:providers:kubernetes"
+CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
+WITH_CLUSTER = "it goes with the cluster that it is in"
 MIXED = "while it rolls, prefill and decode of two revisions exchange KV, which may fail"
 JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
 LEVELS = tuple(Level)
@@ -23,7 +26,7 @@ WORST_FIRST = (
     "aws:s3/bucket:Bucket",
     "aws:kms/key:Key",
     "eks:index:Cluster",
-    "pulumi:providers:kubernetes",
+    KUBERNETES,
     "aws:ec2/vpc:Vpc",
     "aws:ec2/subnet:Subnet",
     LWS,
@@ -48,13 +51,17 @@ def with_effects(
     says by pool what becomes of drifted nodes.
     """
     mixed = _mixed_roles(changes, before, after)
+    lost = _lost_providers(changes, before, kept)
     judged = []
     for change in changes:
         case = Case(change, before.get(change.former or change.urn, {}), after.get(change.urn, {}), before, after, rolling or {})
         by_alias = change.urn in kept
         made_anew = change.op is Op.RENAME and not by_alias
         judge = JUDGES.get(change.type)
-        own = [] if made_anew else [*mixed.get(change.urn, ()), *(judge(case) if judge else ())]
+        if case.before.get("provider") in lost:
+            own = [Effect(WITH_CLUSTER, Level.WARNING)]
+        else:
+            own = [] if made_anew else [*mixed.get(change.urn, ()), *(judge(case) if judge else ())]
         effect = join([*_of_any(case, by_alias=by_alias), *own])
         judged.append(replace(change, effect=effect.text, severity=effect.level))
     return judged
@@ -94,6 +101,14 @@ def _renamed(case: Case, former: str, *, by_alias: bool) -> Effect:
     if not is_custom(case.after) and not case.after["remote"]:
         return Effect(f"was {was}, without an alias: all in it is made anew, and what runs is deleted", Level.ERROR)
     return Effect(f"was {was}, without an alias: it is made anew, and the one that runs is deleted", Level.ERROR)
+
+
+def _lost_providers(changes: Sequence[Change], before: Resources, kept: frozenset[str]) -> set[str]:
+    """Providers of clusters that are deleted: what was made through them goes, whatever else is said of it."""
+    gone = [c for c in changes if c.op in (Op.DELETE, Op.REPLACE) or (c.op is Op.RENAME and c.urn not in kept)]
+    clusters = {c.former or c.urn for c in gone if c.type in CLUSTERS}
+    providers = [r for r in before.values() if r["type"] == KUBERNETES]
+    return {r["urn"] for r in providers if clusters & {urn for urns in r.get("inputDependencies", {}).values() for urn in urns}}
 
 
 def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources) -> dict[str, list[Effect]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import labels
 from ..errors import Level
-from .diff import Op
+from .diff import NEW_ID, Op
 from .effects_base import NODE_POOL, Case, Effect, Judge, case_name_of, drift, get
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
@@ -223,6 +223,16 @@ def _environment(case: Case) -> Iterator[Effect]:
         yield Effect("another cluster, unless both ways lead to one: everything is made anew there, what runs on the former stays", Level.ERROR)
 
 
+def _provider(case: Case) -> Iterator[Effect]:
+    """By its identifier it stays the same provider, so that the engine takes what the state holds for what the new cluster holds."""
+    if case.op is Op.UPDATE and any(p.path == "kubeconfig" and p.after == NEW_ID for p in case.change.paths):
+        yield Effect(
+            "it leads to a new cluster, which holds nothing of what the state knows: objects that are not listed are not made there, and those that "
+            "change are not found, before a `pulumi refresh`",
+            Level.ERROR,
+        )
+
+
 KUBERNETES_EFFECTS: Mapping[str, Judge] = {
     LWS: _workload,
     NODE_POOL: _node_pool,
@@ -233,6 +243,7 @@ KUBERNETES_EFFECTS: Mapping[str, Judge] = {
     "kubernetes:core/v1:Secret": _secret,
     "kubernetes:networking.k8s.io/v1:NetworkPolicy": _policy,
     "kubernetes:batch/v1:Job": _job,
+    "pulumi:providers:kubernetes": _provider,
     "disagg-serving:index:Environment": _environment,
 }
 """By type; a type that is not here has no effect to tell."""
