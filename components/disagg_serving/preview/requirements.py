@@ -139,7 +139,7 @@ def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], 
     first = tree / revision.project / "requirements.txt"
     if first.is_file():
         listed = ["-r", first.name, *listed]
-    print(f"installing the packages of {revision.asked} ({revision.commit[:10]}), which are kept ...", file=sys.stderr, flush=True)
+    sys.stderr.write(f"installing the packages of {revision.asked} ({revision.commit[:10]}), which are kept ...\n")
     uv = shutil.which("uv")
     if uv:
         steps = [
