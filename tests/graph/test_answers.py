@@ -74,3 +74,12 @@ def test_a_cluster_that_is_made_anew() -> None:
     assert [[(p.path, p.before, p.after) for p in c.paths] for c in providers] == [[("kubeconfig", "<secret>", "<computed anew>")]] * 2
     assert all("before a `pulumi refresh`" in c.effect and c.severity is Level.ERROR for c in providers)
     assert not [c for c in found.changes if c.type.startswith("aws:") and "goes with the cluster" in c.effect]
+
+
+def test_a_model_in_another_namespace() -> None:
+    """Its router does not restart in place, and a Service that goes for good does not come back in a moment."""
+    effects = {c.name: c.effect for c in between(model(**FULL), model(**FULL, namespace="other")).changes}
+    assert "made anew in the other namespace" in effects["test-m-router"]
+    assert "cannot be reached by this name until it is there again" in effects["test-m/m-decode-api"]
+    gone = {c.name: c.effect for c in between(model(**FULL), model(**FULL, name="n")).changes}
+    assert "cannot be reached by this name any more" in gone["test-m/m-decode-api"]

@@ -163,7 +163,9 @@ def _chart(case: Case) -> Iterator[Effect]:
     if case.op is Op.DELETE:
         yield Effect("the model has no endpoint any more" if router else "the controller goes, its CRDs and what they hold stay", Level.WARNING)
     elif case.op is not Op.CREATE:
-        if router:
+        if router and case.touches("namespace"):
+            yield Effect("the router is made anew in the other namespace, and the one that runs goes: the address changes", Level.WARNING)
+        elif router:
             yield Effect("the router restarts: its one pod is away for a moment, and requests in flight are cut", Level.WARNING)
         elif case.touches("version", "chart"):
             yield Effect("another version of the controller may restart every group (lws issue 797)", Level.WARNING)
@@ -174,7 +176,8 @@ def _chart(case: Case) -> Iterator[Effect]:
 def _service(case: Case) -> Iterator[Effect]:
     if get(case.before or case.after, "inputs.spec.type") != "LoadBalancer":
         if case.goes:
-            yield Effect("pods cannot be reached by this name for a moment", Level.WARNING)
+            until = " until it is there again" if case.op is Op.REPLACE else " any more"
+            yield Effect(f"pods cannot be reached by this name{until}", Level.WARNING)
         return
     if case.goes:
         yield Effect("the load balancer goes, and its name with it", Level.WARNING)
