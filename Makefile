@@ -40,12 +40,24 @@ $(VENV)/.dev: $(VENV)/.extras requirements-dev.txt
 	@$(INSTALL) -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.runtime requirements-docs.txt
+	@echo "installing the generator of the documentation site ..."
+	@$(INSTALL) -r requirements-docs.txt
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV)/.docs  ## Build the documentation site in build/docs; every warning is an error
+	@$(BIN)/python scripts/generate.py --check
+	@rm -rf build/docs
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -j auto -d build/doctrees -c docs . build/docs
+	@echo "build/docs/index.html"
+
 .PHONY: preview
 preview: $(VENV)/.runtime  ## Show the whole environment of a stack, offline (STACK=prod)
 	@$(BIN)/disagg plan $(STACK)
 
 .PHONY: test
-test: lint types  ## Run everything that needs only Python
+test: lint types $(VENV)/.docs  ## Run everything that needs only Python
 	@$(BIN)/python scripts/generate.py --check
 	@$(BIN)/pytest -n auto
 
@@ -64,16 +76,30 @@ format: $(VENV)/.dev  ## Rewrite the sources in the project's style
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, rules page
+generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, reference pages, pictures
 	@$(BIN)/python scripts/generate.py
 
 .PHONY: golden
 golden: $(VENV)/.dev  ## Rewrite the golden files of tests/golden
 	@$(BIN)/pytest -q tests/golden --rewrite-golden
 
+$(VENV)/.release: $(VENV)/.dev requirements-release.txt
+	@echo "installing what builds and lists a release ..."
+	@$(INSTALL) -r requirements-release.txt
+	@touch $@
+
 .PHONY: package
-package: $(VENV)/.dev  ## Build the wheel and test it outside the source tree
+package: $(VENV)/.release  ## Build the wheel and test it outside the source tree, on each Python that is here
 	@$(BIN)/python scripts/check_package.py
+
+.PHONY: keep
+keep: $(VENV)/.dev  ## Keep what a release makes of the shipped stacks, before it gets its tag (VERSION=0.2.0)
+	@$(BIN)/python scripts/release.py keep $(VERSION)
+	@$(BIN)/python scripts/generate.py
+
+.PHONY: outdated
+outdated: $(VENV)/.dev  ## Show which pins have newer versions; changes nothing
+	@$(BIN)/python scripts/outdated.py
 
 .PHONY: benchmark
 benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need, and against the real engine if it is built
@@ -95,7 +121,7 @@ $(VENV)/.browser: $(VENV)/.dev requirements-browser.txt
 	@if $(INSTALL) -r requirements-browser.txt; then touch $@; else echo "Playwright cannot be installed here: the tests of the HTML page are skipped"; fi
 
 .PHONY: browser
-browser: $(VENV)/.browser  ## Open the HTML plan in a real Chromium
+browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documentation in a real Chromium
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get install -y -qq chromium >/dev/null; } || echo "no Chromium here, and none could be installed: the tests are skipped"
 	@$(BIN)/pytest tests/browser -rs
@@ -104,6 +130,14 @@ browser: $(VENV)/.browser  ## Open the HTML plan in a real Chromium
 live: $(VENV)/.live browser  ## Build the real engine and control plane from Go modules, and run the live suite
 	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
 	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
+
+.PHONY: engine
+engine: $(VENV)/.dev  ## Ask the real vLLM: parser, configuration, rules, and two servers on a CPU (2.4 GB of packages once)
+	@$(BIN)/python -m engine.build && $(BIN)/pytest tests/engine -rs --durations=10
+
+.PHONY: agreement
+agreement: $(VENV)/.dev  ## Write anew what the real vLLM says: its flags, and the report of where our rules and it agree
+	@$(BIN)/python -m engine.build && $(BIN)/python -m engine.flags && $(BIN)/python -m engine.agreement
 
 .PHONY: bench-up
 bench-up: $(VENV)/.dev  ## Start a control plane without a cloud and leave it running

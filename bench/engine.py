@@ -21,6 +21,13 @@ from .build import OUT, ROOT, module_dir, tools
 
 PASSPHRASE = "bench"  # noqa: S105 (protects nothing)
 DOUBLES = {"pulumi-resource-aws": "aws", "pulumi-resource-eks": "eks", "pulumi-language-python": "language"}
+REAL = {
+    "pulumi": "pulumi",
+    "pulumi-resource-kubernetes": "pulumi-resource-kubernetes",
+    "pulumi-language-nodejs": "pulumi-language",
+    "pulumi-language-go": "pulumi-language",
+}
+"""Programs on the engine's path, with what is built under which name."""
 WEBHOOK_TEMPLATE = "templates/webhook/webhook.yaml"
 
 
@@ -36,6 +43,7 @@ class Step:
     urn: str
     type: str
     state: dict[str, Any] = field(default_factory=dict)
+    diff: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,20 +54,25 @@ class Engine:
     stack: str
     kubeconfig: Path
     env: dict[str, str] = field(default_factory=dict)
+    program: Path | None = None
+    """Folder of another program with its stack files. Default: the repository's own."""
 
     def __post_init__(self) -> None:
         """Copy the project, and make the programs that the engine finds on its path."""
         self.project = self.folder / "project"
-        (self.project / "stacks").mkdir(parents=True)
-        for name in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(ROOT / name, self.project / name)
-        source = ROOT / "stacks" / f"Pulumi.{self.stack}.yaml"
-        if source.exists():
-            shutil.copy(source, self.project / "stacks" / source.name)
+        if self.program is not None:
+            shutil.copytree(self.program, self.project, ignore=shutil.ignore_patterns("node_modules", "sdks", "venv"))
+        else:
+            (self.project / "stacks").mkdir(parents=True)
+            for name in ("Pulumi.yaml", "__main__.py"):
+                shutil.copy(ROOT / name, self.project / name)
+            source = ROOT / "stacks" / f"Pulumi.{self.stack}.yaml"
+            if source.exists():
+                shutil.copy(source, self.project / "stacks" / source.name)
         path = self.folder / "bin"
         path.mkdir()
-        for name in ("pulumi", "pulumi-resource-kubernetes"):
-            (path / name).symlink_to(OUT / "bin" / name)
+        for name, built in REAL.items():
+            (path / name).symlink_to(OUT / "bin" / built)
         for name, module in DOUBLES.items():
             script = path / name
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bench.doubles.{module} "$@"\n')
@@ -82,7 +95,7 @@ class Engine:
     @property
     def stack_file(self) -> Path:
         """The stack's file in the copied project."""
-        return self.project / "stacks" / f"Pulumi.{self.stack}.yaml"
+        return self.project / ("" if self.program else "stacks") / f"Pulumi.{self.stack}.yaml"
 
     def run(self, *args: str, seconds: float = 300) -> str:
         """Run a pulumi command and return what it printed. Raises PulumiError."""
@@ -190,5 +203,6 @@ def _steps(output: str) -> list[Step]:
     for line in output.splitlines():
         event = json.loads(line) if line.startswith("{") else {}
         if ended := event.get("resOutputsEvent"):
-            found.append(Step(ended["metadata"]["op"], ended["metadata"]["urn"], ended["metadata"]["type"]))
+            done = ended["metadata"]
+            found.append(Step(done["op"], done["urn"], done["type"], diff=done.get("detailedDiff") or {}))
     return found

@@ -1,53 +1,186 @@
-"""Builds the wheel and tests it: in a virtual environment of its own, in a folder without the package's sources."""
+"""Builds the wheel once and tests that very file as users have it: outside the source tree, on every Python that it is for.
+
+usage: check_package.py [--wheel FILE] [--dist FOLDER] [--python VERSION]...
+
+--wheel FILE      test this file instead of building one
+--dist FOLDER     where wheel, sdist and SBOM are left; without it nowhere
+--python VERSION  3.11, 3.12, ...; without it all that the classifiers name, of which those that are not here are skipped. The first runs all
+                  tests, the others those of the shipped stacks.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
+
+from scripts.versions import pinned  # noqa: E402
+
+BIN = Path(sys.executable).parent
 NEEDED = ("tests", "stacks", "examples", "docs", "Pulumi.yaml", "__main__.py", "pyproject.toml")
 """What the tests read besides the installed package."""
 SUITE = ("tests/cli", "tests/golden", "tests/graph")
+SHIPPED = ("tests/golden",)
+INIT = ("init", "prod", "--yes", "--model", "llama-3.3-70b-instruct-fp8", "--region", "us-east-1")
 
 
-def run(*command: str | Path, cwd: Path) -> None:
-    """Run a command and stop at its failure."""
-    subprocess.run([str(part) for part in command], cwd=cwd, check=True)
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run a command and stop at its failure; returns what it printed."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        print(done.stdout)
+        raise SystemExit(f"{Path(command[0]).name} {' '.join(map(str, command[1:]))}: exit code {done.returncode}")
+    return done.stdout
 
 
-def install(python: Path, *what: str | Path, cwd: Path) -> None:
-    """Install packages with uv where it is, else with pip."""
-    uv = shutil.which("uv")
-    tool: list[str | Path] = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install", "--disable-pip-version-check"]
-    run(*tool, "--quiet", *what, cwd=cwd)
+def interpreter(version: str) -> Path | None:
+    """A Python of a version, for example 3.12: the one that runs here, one on the path, or one of pyenv's."""
+    if version == "{}.{}".format(*sys.version_info):
+        return Path(sys.executable)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    found = [shutil.which(f"python{version}"), *sorted(map(str, (pyenv / "versions").glob(f"{version}.*/bin/python")))]
+    for candidate in filter(None, found):
+        asked = subprocess.run([candidate, "-c", "import sys; print('{}.{}'.format(*sys.version_info))"], capture_output=True, text=True, check=False)
+        if asked.returncode == 0 and asked.stdout.strip() == version:
+            return Path(candidate)
+    return None
+
+
+def wanted() -> list[str]:
+    """The versions of the classifiers, that of the interpreter that runs here first."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    found = [m[1] for c in classifiers if (m := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", c))]
+    return sorted(found, key=lambda v: v != "{}.{}".format(*sys.version_info))
+
+
+def build(folder: Path) -> Path:
+    """The wheel, made from the sdist by the pinned tools, and inspected."""
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=ROOT)
+    (wheel,) = folder.glob("*.whl")
+    run(BIN / "check-wheel-contents", "--config", ROOT / "pyproject.toml", wheel, cwd=folder)
+    return wheel
+
+
+class Environment:
+    """A virtual environment without anything in it, and an empty folder to work in."""
+
+    def __init__(self, base: Path, folder: Path) -> None:
+        run(BIN / "uv", "venv", "--quiet", "--python", base, folder / "venv", cwd=folder)
+        self.folder, self.bin = folder, folder / "venv/bin"
+
+    def install(self, *what: str | Path) -> None:
+        """Install packages, compiled as pip does it."""
+        run(BIN / "uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", self.bin / "python", *what, cwd=self.folder)
+
+    def disagg(self, *args: str, cwd: Path) -> str:
+        """A command of the installed package."""
+        return run(self.bin / "disagg", *args, cwd=cwd)
+
+
+def first_plan(place: Environment, wheel: Path) -> None:
+    """What a new user does: install the wheel, write a stack, plan it."""
+    start, project = time.monotonic(), place.folder / "new"
+    project.mkdir()
+    place.install(wheel, "-c", pins(place.folder))
+    version = parse_wheel_filename(wheel.name)[1]
+    told = place.disagg("--version", cwd=project).strip()
+    if told != f"disagg-serving {version}":
+        raise SystemExit(f"{wheel.name} says that it is {told}")
+    place.disagg(*INIT, cwd=project)
+    text = place.disagg("plan", "prod", cwd=project)
+    if "llama-3-3-70b-instruct-fp8-prefill-0" not in text:
+        raise SystemExit(f"the plan of a new project does not name its pods:\n{text}")
+    print(f"  from the wheel to a first plan, in an empty folder: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def pins(folder: Path) -> Path:
+    """The runtime's pins, without the source tree."""
+    file = folder / "pins.txt"
+    file.write_text("".join(f"{name}=={version}\n" for name, version in pinned(ROOT / "requirements.txt").items()), encoding="utf-8")
+    return file
+
+
+def bill_of_materials(place: Environment, wheel: Path) -> Path:
+    """What the wheel installs, as CycloneDX; the packages must be those that are pinned."""
+    file = wheel.with_name(f"{wheel.name.split('-py3')[0]}.cdx.json")
+    known = ("--output-reproducible", "--pyproject", ROOT / "pyproject.toml", "-o", file)
+    run(BIN / "cyclonedx-py", "environment", *known, place.bin / "python", cwd=place.folder)
+    data = json.loads(file.read_text(encoding="utf-8"))
+    listed = {canonicalize_name(c["name"]): c["version"] for c in data["components"]}
+    expected = {canonicalize_name(name): version for name, version in pinned(ROOT / "requirements.txt").items()}
+    if listed != expected:
+        raise SystemExit(f"the SBOM differs from requirements.txt: {sorted(listed.items() ^ expected.items())}")
+    return file
+
+
+def suite(place: Environment, tests: tuple[str, ...]) -> None:
+    """Tests against the installed wheel, in a folder without the package's sources."""
+    place.install("-r", pins(place.folder), *(part for kind in ("extras", "dev") for part in ("-r", ROOT / f"requirements-{kind}.txt")))
+    project = place.folder / "project"
+    project.mkdir()
+    for item in NEEDED:
+        source = ROOT / item
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, project / item)
+    place.disagg("plan", "prod", "--format", "json", "-o", str(place.folder / "plan.json"), cwd=project)
+    start = time.monotonic()
+    print("  " + run(place.bin / "python", "-m", "pytest", "-n", "auto", *tests, cwd=project).strip().splitlines()[-1])
+    print(f"  {', '.join(tests)}: {time.monotonic() - start:.0f} s", flush=True)
+
+
+def tested(wheel: Path, versions: list[str], folder: Path, *, required: bool) -> Iterator[str]:
+    """Test a wheel on each version that is here; yields those that were."""
+    for version in versions:
+        base = interpreter(version)
+        if base is None:
+            if required:
+                raise SystemExit(f"Python {version} is not here")
+            print(f"Python {version}: skipped, it is not here", flush=True)
+            continue
+        print(f"Python {version}:", flush=True)
+        place = folder / version
+        place.mkdir()
+        environment = Environment(base, place)
+        first_plan(environment, wheel)
+        if version == versions[0]:
+            print(f"  {bill_of_materials(environment, wheel).name}: as pinned", flush=True)
+        suite(environment, SUITE if version == versions[0] else SHIPPED)
+        yield version
 
 
 def main() -> int:
-    """Build, inspect, install, test."""
-    bin_dir = Path(sys.executable).parent
+    """Build, inspect, install, plan, list, test."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wheel", type=Path)
+    parser.add_argument("--dist", type=Path)
+    parser.add_argument("--python", action="append")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        run(sys.executable, "-m", "build", "--outdir", folder / "dist", ROOT, cwd=folder)
-        (wheel,) = (folder / "dist").glob("*.whl")
-        run(bin_dir / "check-wheel-contents", "--config", ROOT / "pyproject.toml", wheel, cwd=folder)
-        run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-        python = folder / "venv/bin/python"
-        pins = folder / "pins.txt"
-        pins.write_text("".join(line for line in (ROOT / "requirements.txt").read_text().splitlines(keepends=True) if not line.startswith("-e")))
-        install(python, wheel, "-r", pins, *(part for kind in ("extras", "dev") for part in ("-r", ROOT / f"requirements-{kind}.txt")), cwd=folder)
-        project = folder / "project"
-        project.mkdir()
-        for item in NEEDED:
-            source = ROOT / item
-            copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, project / item)
-        run(folder / "venv/bin/disagg", "plan", "prod", "--format", "json", "-o", folder / "plan.json", cwd=project)
-        run(python, "-m", "pytest", "-n", "auto", *SUITE, cwd=project)
-    print(f"{wheel.name}: built, inspected, installed and tested outside the source tree")
+        dist = folder / "dist"
+        dist.mkdir()
+        wheel = Path(shutil.copy(given.wheel, dist)) if given.wheel else build(dist)
+        versions = list(tested(wheel, given.python or wanted(), folder, required=bool(given.python)))
+        if given.dist:
+            given.dist.mkdir(parents=True, exist_ok=True)
+            for file in dist.iterdir():
+                shutil.copy(file, given.dist)
+    done = "tested" if given.wheel else "built, inspected and tested"
+    print(f"{wheel.name}: {done} outside the source tree on Python {', '.join(versions)}")
     return 0
 
 

@@ -212,7 +212,9 @@ class Generator:
                 blockSize=self.mostly(st.sampled_from([16, 64, 128]), 100),
                 weights=self.weights(),
                 gateway=self.gateway(),
-                extraArgs=self.mostly(st.lists(st.sampled_from(["--seed=1", "--enforce-eager"]), max_size=2), ["-tp=2"], ["--port=1"], ["x"]),
+                extraArgs=self.mostly(
+                    st.lists(st.sampled_from(["--seed=1", "--enforce-eager"]), max_size=2, unique=True), ["-tp=2"], ["--port=1"], ["x"]
+                ),
                 extraEnv=self.mostly(
                     st.dictionaries(st.sampled_from(["A", "FOO", "_B"]), st.text("ab ", min_size=1, max_size=3)),
                     {"NCCL_ALGO": "Ring"},

@@ -99,6 +99,14 @@ def own_nodes() -> dict[str, Any]:
     return existing_cluster(model(prefill=role(**pinned), decode=role(**pinned)), autoMode=False, nodeRole=None, securityGroupIds=None)
 
 
+def growing() -> dict[str, Any]:
+    """A model with scaled roles and a candidate beside it."""
+    scaled = role(tensorParallel=4, autoscaling={"minReplicaCount": 2, "maxReplicaCount": 8})
+    address = {"prometheusAddress": "http://prometheus-operated.monitoring.svc:9090"}
+    candidate = {"generation": "b", "engine": "vllm-0.27.1-dlc"}
+    return environment(model(prefill=scaled, decode=scaled, candidate=candidate), autoscaling=address)
+
+
 @cache
 def shipped(stack: str) -> Plan:
     """The plan of a shipped stack."""
@@ -110,6 +118,7 @@ def plans() -> dict[str, list[Plan]]:
     """What each page shows."""
     return {stack: [shipped(stack)] for stack in STACKS} | {
         "difference": [plan_of(environment(model(name="llama-70b", prefill=role(tensorParallel=4))), "prod", DIFFERENCE)],
+        "growing": [plan_of(growing())],
         "many": [plan_of(many_models())],
         "own-nodes": [plan_of(own_nodes())],
         "refused": [plan_of(environment(model(decode=role(pipelineParallel=2))))],

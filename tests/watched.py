@@ -39,6 +39,14 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     ),
     "groups": environment(groups(), observability=ALL),
     "no router, no workload": environment(aggregated(gateway={"enabled": False}), observability={**ALL, "dcgmExporter": "none"}),
+    "scaled, with a candidate": environment(
+        pair(
+            decode=role(autoscaling={"minReplicaCount": 3, "maxReplicaCount": 7}),
+            candidate={"generation": "b", "engine": OLD},
+        ),
+        autoscaling={"prometheusAddress": "http://prometheus-operated.monitoring.svc:9090"},
+        observability=ALL,
+    ),
     "two models": environment(pair(name="a"), aggregated(name="b"), observability=ALL),
     "without Auto Mode": {
         **existing_cluster(model(prefill=role(nodeSelector={"pool": "p"}), decode=role(nodeSelector={"pool": "d"})), autoMode=False),

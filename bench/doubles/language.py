@@ -6,7 +6,9 @@ The engine passes its address as the last argument; the printed port is where it
 import os
 import runpy
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
 
@@ -44,6 +46,20 @@ class Host(LanguageServer):
         del request.args[:]
         request.args.append(self.engine)
         return super().Run(request, context)  # type: ignore[no-untyped-call]
+
+    def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        """This Python has what a plugin of ours needs."""
+        yield from ()
+
+    def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        """Run a plugin that is a folder with a `__main__.py`, in this Python, until the engine ends the call."""
+        command = [sys.executable, request.info.program_directory, *request.args]
+        environment = dict(entry.split("=", 1) for entry in request.env) or None
+        with subprocess.Popen(command, cwd=request.pwd, env=environment, stdout=subprocess.PIPE) as plugin:
+            context.add_callback(plugin.kill)
+            while line := plugin.stdout.readline() if plugin.stdout else b"":
+                yield language_pb2.RunPluginResponse(stdout=line)
+            yield language_pb2.RunPluginResponse(exitcode=plugin.wait())
 
 
 if __name__ == "__main__":

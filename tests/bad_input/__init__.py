@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .autoscaling import AUTOSCALING_CASES
 from .environment import CAPACITY_CASES, ENVIRONMENT_CASES
+from .flags import FLAG_CASES
 from .form import CATALOG_CASES, FORM_CASES
 from .gateway import GATEWAY_CASES
 from .namespaces import NAMESPACE_CASES
@@ -19,6 +20,7 @@ CASES = [
     *FORM_CASES,
     *CATALOG_CASES,
     *ROLE_CASES,
+    *FLAG_CASES,
     *CAPACITY_CASES,
     *ENVIRONMENT_CASES,
     *GATEWAY_CASES,

@@ -83,6 +83,15 @@ CAPACITY_CASES = [
 ]
 
 ENVIRONMENT_CASES = [
+    Case(
+        "chart with a tag",
+        environment(model(), lws={"chart": "oci://registry.example.com/charts/lws:main"}),
+        "lws.chart",
+        "oci://registry.example.com/charts/lws:main",
+        says="has the tag main beside a version",
+        allowed="a chart without a tag",
+        fix='use "oci://registry.example.com/charts/lws"',
+    ),
     Case("cluster's name too long for its role", environment(cluster={"name": "c" * 60}), "cluster.name", "c" * 60, "at most"),
     Case(
         "one namespace for two models",

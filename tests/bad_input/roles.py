@@ -87,7 +87,7 @@ ROLE_CASES = [
     Case("flag of the project", one(extraArgs=["--port=80"]), "models[0].extraArgs[0]", "--port=80", "flags without a field", "use the field"),
     Case(
         "flag of the project with _",
-        one(extraArgs=["--a=1", "--max_model_len=8"]),
+        one(extraArgs=["--seed=1", "--max_model_len=8"]),
         "models[0].extraArgs[1]",
         "--max_model_len=8",
         fix="use the field",

@@ -77,6 +77,18 @@ ROLLOUT_CASES = [
         "",
         "prefill and decode, or server",
     ),
+    *(
+        Case(
+            f"candidate of both modes, {' and '.join(roles)}",
+            environment(base(candidate={"generation": "b", "server": role(), **{name: role() for name in roles}})),
+            f"{CANDIDATE}.server",
+            "",
+            "prefill and decode, or server",
+            "remove one mode",
+            says=f"stands beside {' and '.join(roles)}",
+        )
+        for base, roles in ((model, ["prefill"]), (model, ["decode"]), (aggregated, ["prefill", "decode"]))
+    ),
     Case("candidate of a misspelt engine", following(engine="vllm-0.33"), f"{CANDIDATE}.engine", "vllm-0.33", "vllm-0.33.0-efa"),
     Case("candidate of three GPUs", following(decode=role(tensorParallel=3)), f"{CANDIDATE}.decode.tensorParallel", "3", "1, 2, 4, 8", "use 2"),
     Case("candidate with a secret", following(extraEnv={"MY_TOKEN": "hf_abcdefghijk"}), f"{CANDIDATE}.extraEnv.MY_TOKEN", "", "weights.tokenKey"),
@@ -86,7 +98,7 @@ ROLLOUT_CASES = [
         f"{CANDIDATE}.server",
         "",
         "",
-        "reserve more for both pairs, and say so in capacity.nodes",
+        "reserve more for both pairs and say so in capacity.nodes, or give the candidate a reservation of its own",
         says="needs 4 nodes (32 GPUs) for both pairs, of which 2 serve, and 2 (16 GPUs) are reserved",
     ),
     Case(

@@ -25,6 +25,61 @@ def test_what_does_not_fit_ends_with_two(disagg: Run) -> None:
     assert disagg("fit", "--model", "glm-5-fp8", "--instance", "p5en.48xlarge", "--tensor-parallel", "8") == 0
 
 
+def test_what_is_suggested_was_tried_with_its_memory(disagg: Run) -> None:
+    """A way out of a fault of form that does not fit the GPUs is none; what does not fit names ways out, and they fit."""
+    assert disagg(*GLM, "--role", "decode", "--pipeline-parallel", "2", "--max-model-len", "32768") == 2
+    (refused,) = [line for line in disagg.out.splitlines() if "[nixl-pipeline-parallel]" in line]
+    assert "use 1," not in refused
+    assert "use tensorParallel 8 with pipelineParallel 1 on p5en.48xlarge" in refused
+    assert disagg("fit", "--model", "glm-5-fp8", "--instance", "p5en.48xlarge", *GLM[5:], "--role", "decode", "--max-model-len", "32768") == 0
+    assert disagg(*GLM) == 2
+    (refused,) = [line for line in disagg.out.splitlines() if "error [memory-fit] --tensor-parallel: 8" in line]
+    assert "use tensorParallel 8 with pipelineParallel 2 on p5.48xlarge, or use tensorParallel 8 on p5en.48xlarge" in refused
+    assert disagg(*GLM[:3], "--instance", "p5.4xlarge", "--role", "decode", "--tensor-parallel", "1") == 2
+    assert "error [gpu-direct-rdma] --instance: p5.4xlarge" in disagg.out
+
+
+def test_memory_that_must_stay_free_is_said(disagg: Run) -> None:
+    """A public run at 0.97 passed its start and ran out of memory at four requests: what fits by the numbers is not all."""
+    assert disagg(*GLM, "--pipeline-parallel", "2", "--gpu-memory-utilization", "0.97") == 0
+    assert "warning [memory-margin] --gpu-memory-utilization: 0.97" in disagg.out
+    assert disagg(*GLM, "--pipeline-parallel", "2", "--gpu-memory-utilization", "0.92") == 0
+    assert "memory-margin" not in disagg.out
+
+
+def test_a_verdict_is_that_of_the_likely_case(disagg: Run) -> None:
+    """Where the middle of the estimate has no room, it is not only the worst case that lacks it."""
+    tight = ("fit", "--model", "qwen3-32b", "--instance", "p5.48xlarge", "--max-num-batched-tokens", "100")
+    assert disagg(*tight) == 0
+    assert "requests of 40,960 tokens  0.9 (0.7 to 1.0)" in disagg.out
+    assert "\nhardly fits: only in the best case" in disagg.out
+    assert disagg(*tight, "--max-model-len", "32768") == 0
+    assert "\nmay fit: in the worst case" in disagg.out
+
+
+def test_roles_of_a_pair_are_those_of_a_plan(disagg: Run) -> None:
+    """A role of prefill and decode has the larger blocks that the plan gives it."""
+    assert disagg("plan", "prod", "--format", "json") == 0
+    planned = {c["role"]: c["kvTokens"] for c in json.loads(disagg.out)["capacity"]}
+    pair = ("fit", "--model", "llama-3.3-70b-instruct-fp8", "--instance", "p5.48xlarge", "--max-model-len", "32768", "--format", "json")
+    for side, size in (("prefill", "4"), ("decode", "2")):
+        assert disagg(*pair, "--role", side, "--tensor-parallel", size) == 0
+        assert json.loads(disagg.out)["kvTokens"] == planned[side]
+
+
+def test_shared_out_copies_are_calculated(disagg: Run) -> None:
+    """Decode context parallelism divides the bytes of a latent by its GPUs; more GPUs than hold copies are refused."""
+    wide = ("fit", "--model", "deepseek-v3", "--instance", "p5en.48xlarge", "--tensor-parallel", "8", "--format", "json")
+    assert disagg(*wide) == 0
+    alone = json.loads(disagg.out)
+    assert disagg(*wide, "--decode-context-parallel", "4") == 0
+    shared = json.loads(disagg.out)
+    assert shared["kvBytesPerTokenPerGpu"] * 4 == alone["kvBytesPerTokenPerGpu"] == 70_272
+    assert shared["kvTokens"]["mid"] == pytest.approx(4 * alone["kvTokens"]["mid"], rel=0.01)
+    assert disagg(*wide, "--decode-context-parallel", "3") != 0
+    assert "decodeContextParallel" in disagg.out + disagg.err
+
+
 def test_json_is_one_capacity_entry(disagg: Run) -> None:
     """The data has the keys of a plan's capacity, numbers as low, mid and high; the formulas only when asked for."""
     assert disagg(*GLM, "--pipeline-parallel", "2", "--kv-cache-dtype", "fp8", "--role", "aggregated", "--format", "json") == 0

@@ -35,6 +35,7 @@ def test_no_usable_kubeconfig(disagg: Run, tmp_path: Path, command: tuple[str, .
     assert disagg(*command, "--kubeconfig", str(file)) == 1
     assert disagg.out == ""
     assert f"error: kubeconfig {file}: " in disagg.err
+    assert ("there is no such file" in disagg.err) is (text is None)
     assert len(disagg.err.strip().splitlines()) == 1
 
 

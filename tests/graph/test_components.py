@@ -9,9 +9,7 @@ import pulumi
 import pytest
 from disagg_serving.errors import ToolError
 from disagg_serving.preview.graph import COMPUTED, SECRET
-from disagg_serving.preview.plan import make_plan
-from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, environment, existing_cluster, model
+from factories import STACKS, aggregated, environment, existing_cluster, model
 from recording import environment_graph, one, program_graph, stack_graph
 
 
@@ -209,19 +207,6 @@ def test_missing_environment_is_a_message() -> None:
 
     with pytest.raises(ToolError, match="disagg-serving:environment"):
         program_graph(deploy)
-
-
-@pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "examples").iterdir() if (p / "Pulumi.yaml").exists()))
-def test_examples_plan_cleanly(folder: str) -> None:
-    """Every example is recorded with each of its stacks, passes its checks and places its pods."""
-    project = find_project(ROOT / "examples" / folder)
-    assert project.stacks()
-    for stack in project.stacks():
-        plan = make_plan(project, project.stack_file(stack))
-        assert not [f for f in plan.findings if f.level == "error"]
-        assert plan.layout is not None
-        assert plan.layout.pools
-        assert plan.graph.of_type("kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet")
 
 
 def test_stack_reference_with_subnets_of_ones_own() -> None:

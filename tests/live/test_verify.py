@@ -309,7 +309,7 @@ def documented_role() -> dict[str, Any]:
     return role
 
 
-def kubeconfig_of(stage: Stage, plane: ControlPlane, role: dict[str, Any], path: Path) -> Path:
+def kubeconfig_of(plane: ControlPlane, role: dict[str, Any], path: Path) -> Path:
     """A kubeconfig of somebody who has this role and nothing else."""
     name = path.stem
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
@@ -321,26 +321,28 @@ def kubeconfig_of(stage: Stage, plane: ControlPlane, role: dict[str, Any], path:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
     }
-    stage.cluster.apply([account, role, binding])
+    plane.cluster.apply([account, role, binding])
     config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": stage.cluster.kubectl("create", "token", name).strip()}
+    config["users"][0]["user"] = {"token": plane.cluster.kubectl("create", "token", name).strip()}
     path.write_text(json.dumps(config))
     return path
 
 
-def test_the_documented_rights_are_enough(stage: Stage, plane: ControlPlane, disagg: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("stage")
+def test_the_documented_rights_are_enough(plane: ControlPlane, disagg: Run, tmp_path: Path) -> None:
     """With the ClusterRole of the documentation, which writes nothing, everything is seen."""
-    file = kubeconfig_of(stage, plane, documented_role(), tmp_path / "reader.json")
+    file = kubeconfig_of(plane, documented_role(), tmp_path / "reader.json")
     assert disagg("verify", "prod", "--kubeconfig", str(file)) == 0
     with pytest.raises(Exception, match="cannot"):
         Cluster(file).kubectl("delete", "pod", "-n", SPACE, D0)
 
 
-def test_what_may_not_be_seen_is_unknown(stage: Stage, plane: ControlPlane, disagg: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("stage")
+def test_what_may_not_be_seen_is_unknown(plane: ControlPlane, disagg: Run, tmp_path: Path) -> None:
     """Without the right to ask pods, what engines say is unknown and never ok; without any right there is one clear sentence."""
     role = documented_role()
     role["rules"] = [r for r in role["rules"] if not any("/" in resource for resource in r["resources"])]
-    file = kubeconfig_of(stage, plane, role, tmp_path / "half.json")
+    file = kubeconfig_of(plane, role, tmp_path / "half.json")
     assert disagg("verify", "prod", "--format", "json", "--kubeconfig", str(file)) == 1
     points = json.loads(disagg.out)["points"]
     unknown = {p["id"] for p in points if p["status"] == "unknown"}
@@ -349,7 +351,7 @@ def test_what_may_not_be_seen_is_unknown(stage: Stage, plane: ControlPlane, disa
     said = {p["found"] for p in points if p["status"] == "unknown"}
     assert [s for s in said if "not allowed" not in s and "forbidden" not in s.lower()] == []
 
-    nothing = kubeconfig_of(stage, plane, {**role, "rules": []}, tmp_path / "nothing.json")
+    nothing = kubeconfig_of(plane, {**role, "rules": []}, tmp_path / "nothing.json")
     assert disagg("verify", "prod", "--kubeconfig", str(nothing)) == 1
     assert "lets nothing be read" in disagg.err
     assert len(disagg.err.splitlines()) == 1

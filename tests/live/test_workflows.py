@@ -1,4 +1,4 @@
-"""The workflows for users under the linter that knows GitHub's syntax."""
+"""The workflows for users, and the project's own, under the linter that knows GitHub's syntax."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.build import OUT
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A user's repository: the example's workflows and the action that they call."""
+    """A user's repository: the example's workflows and the action that they call; and beside them the project's own workflows."""
     shutil.copytree(ROOT / "examples/github-actions/.github", tmp_path / ".github")
-    shutil.copytree(ROOT / ".github/actions", tmp_path / ".github/actions")
+    shutil.copytree(ROOT / ".github", tmp_path / ".github", dirs_exist_ok=True)
     (tmp_path / ".git").mkdir()  # what it takes a repository by
     return tmp_path
 

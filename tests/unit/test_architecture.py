@@ -28,7 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "planning": FORM | {"planning"},
     "lookups": FORM | {"planning", "lookups"},
     "manifests": FORM | {"planning", "manifests"},
-    "resources": FORM | {"planning", "lookups", "manifests", "resources"},
+    "resources": FORM | {"planning", "lookups", "manifests", "resources", ""},
     "verify": FORM | {"planning", "manifests", "verify"},
     "load": FORM | {"planning", "manifests", "verify", "load"},
     "preview": FORM | {"planning", "manifests", "resources", "preview", "verify"},

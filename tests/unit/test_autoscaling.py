@@ -249,6 +249,25 @@ def test_prometheus_in_another_namespace() -> None:
     assert not warned(autoscaling={"prometheusAddress": "https://prometheus.example.com/tenant"})
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1", "signed requests alone"),
+        ("http://localhost:9090", "KEDA's own pod"),
+        ("http://127.0.0.1:9090/prometheus", "KEDA's own pod"),
+        ("http://localhost.monitoring.svc:9090", ""),
+        ("https://aps-workspaces.example.com", ""),
+    ],
+)
+def test_addresses_that_cannot_answer_keda_are_said(address: str, said: str) -> None:
+    """Amazon's managed service wants a signature that KEDA is not given, and KEDA's own pod is no Prometheus: no role would ever be scaled."""
+    scaled = model(decode=role(autoscaling={"minReplicaCount": 1, "maxReplicaCount": 2}))
+    found = check(environment(scaled, autoscaling={"prometheusAddress": address})).findings
+    told = [f for f in found if f.id == "autoscaling-prometheus"]
+    assert [f.level for f in told] == [Level.WARNING] * bool(said)
+    assert all(said in f.message for f in told)
+
+
 def unbalanced(one: dict[str, Any]) -> list[tuple[str, str]]:
     """Where the rule says that one role holds the other back, and what to do."""
     return [(f.path, f.fix) for f in check(environment(one, autoscaling=PROMETHEUS)).findings if f.id == "autoscaling-balance"]

@@ -219,7 +219,7 @@ def test_json_holds_what_the_text_says(tmp_path: Path, capsys: pytest.CaptureFix
 
     found = next(c for c in checks if c["id"] == "tensor-parallel")
     assert (found["level"], found["path"], found["value"]) == ("error", "models[0].decode.tensorParallel", 3)
-    assert (found["allowed"], found["fix"]) == ("1, 2, 4, 8", "use 2")
+    assert (found["allowed"], found["fix"]) == ("1, 2, 4, 8, or a multiple of 8", "use 2")
 
 
 def _largest(key: str, role_name: str, asked: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:

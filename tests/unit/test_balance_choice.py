@@ -250,7 +250,7 @@ def test_network_and_load() -> None:
     ("given_split", "words"),
     [
         (split(1, 2), "serve 5.86 instead of 2.93"),
-        (split(1, 1), "come no closer"),
+        (split(1, 1), f"come no closer on {split(1, 1).gpus} GPUs, smaller ones or more GPUs may"),
         (split(4, 1), "3 x 8 GPUs prefill, 2 x 8 GPUs decode serve 8.79 instead of 5.86"),
         (split(3, 1), "serve as much with 24 instead of 32 GPUs"),
         (split(4, 2), None),

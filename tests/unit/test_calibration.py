@@ -126,6 +126,21 @@ def test_an_overhead_far_from_the_formula_is_doubted() -> None:
     assert checked(weightsGiB=33.88, kvCacheGiB=30.0) == []
 
 
+def test_an_overhead_that_no_engine_has_is_doubted() -> None:
+    """What is left of the budget is less than CUDA alone takes: the log is of another share of memory, or of another engine."""
+    (doubt,) = checked(weightsGiB=33.88, kvCacheGiB=37.2)
+    assert (str(doubt.level), "leaves 0.2 GiB" in doubt.message, "far less than" in doubt.message) == ("warning", True, True)
+    assert checked(weightsGiB=33.88, kvCacheGiB=37.2, gpuMemoryUtilization=0.94) == []
+
+
+def test_a_log_of_two_engines_is_refused() -> None:
+    """Weights of one and KV cache of another would make a record of an engine that never was."""
+    line = "GPU KV cache size: {} tokens\n"
+    with pytest.raises(SpecError, match="of several engines: their KV caches hold 200,000 to 400,000 tokens"):
+        parse_log(LOG + line.format("200,000") + LOG.split("\n", 1)[1] + line.format("400,000"))
+    assert parse_log(LOG + line.format("200,000") + line.format("199,984")).tokens == 199_984
+
+
 def test_nodes_live_longer_than_a_start_takes() -> None:
     """Nodes that expire before their model has loaded never serve; a server's rates that change nothing are said."""
     rates = [{"inputTokens": 1000, "tokensPerSecondPerGPU": 500}]

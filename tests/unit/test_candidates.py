@@ -15,7 +15,8 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.planning.cost import cost_of
 from disagg_serving.planning.pairs import identity_of
-from disagg_serving.planning.placement import place
+from disagg_serving.planning.placement import nodes_of, pack, place
+from disagg_serving.planning.rules.rollout import RESERVE
 from disagg_serving.planning.shapes import Layout
 from factories import ROOT, aggregated, check, environment, existing_cluster, layout, model, role
 
@@ -139,6 +140,16 @@ def test_a_candidate_may_change_the_mode() -> None:
     assert set(objects(both, "LeaderWorkerSet")) == {"m", "m-b-prefill", "m-b-decode"}
     assert router_selects(both) == {"m"}
     assert router_selects(after) == {"m-b-prefill", "m-b-decode"}
+
+
+def test_a_candidates_own_fault_is_not_hidden_by_the_models() -> None:
+    """Another value of the candidate is another finding, also where the words are the same; one that it takes over is said once."""
+    heads = "models[0]{}.decode.tensorParallel"
+    bad = model(decode=role(tensorParallel=3))
+    found = check(environment({**bad, "candidate": {**OTHER, "decode": role(tensorParallel=6)}})).findings
+    assert {(f.path, f.value) for f in found if f.id == "tensor-parallel"} == {(heads.format(""), 3), (heads.format(".candidate"), 6)}
+    taken = check(environment({**bad, "candidate": OTHER})).findings
+    assert {f.path for f in taken if f.id == "tensor-parallel"} == {heads.format("")}
 
 
 def test_findings_stand_where_they_can_be_repaired() -> None:
@@ -295,6 +306,16 @@ def test_surge_needs_idle_room(server: dict[str, Any], surge: int) -> None:
     assert surges(environment(aggregated(server=server))) == {"m": (surge, 1 - surge)}
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("replicas", [1, 2, 3, 7, 16, 33])
+def test_alike_pods_are_counted_as_they_are_placed(size: int, replicas: int) -> None:
+    """Rolling updates look at numbers of nodes alone; those are the nodes of the simulation."""
+    (group,) = layout(
+        environment(aggregated(model="llama-3.1-8b-instruct", maxModelLen=8192, server=role(tensorParallel=size, replicas=replicas)))
+    ).groups
+    assert nodes_of(group.size * group.replicas, group) == len(pack([group]))
+
+
 def test_room_is_given_once() -> None:
     """Two models that share idle room do not both count on it, since both may roll together."""
     two = [aggregated(name=n, server=role(tensorParallel=2, replicas=r)) for n, r in (("a", 2), ("b", 1))]
@@ -353,7 +374,7 @@ def test_what_is_said_about_room_helps() -> None:
     (error,) = refused(reserved_twice(3, 2, 3))
     assert (error.id, error.path) == ("candidate-capacity", "models[0].candidate.server")
     assert "needs 5 nodes (40 GPUs) for both pairs, of which 2 serve, and 3 (24 GPUs) are reserved" in error.message
-    assert error.fix == "set candidate.server.replicas: 1, or reserve more for both pairs, and say so in capacity.nodes"
+    assert error.fix == f"set candidate.server.replicas: 1, or {RESERVE}"
     assert refused(reserved_twice(3, 2, 1)) == []
     assert refused(reserved_twice(5, 2, 3)) == []
     assert refused(reserved_twice(4, 2, 3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
 from factories import aggregated, check, environment, model, role
 
@@ -92,6 +93,24 @@ def test_what_is_left_out_is_enough(instance: str, tensor_parallel: int) -> None
     """The shares that pods get by default raise no line of the rule."""
     both = role(instanceType=instance, tensorParallel=tensor_parallel)
     assert not [f for f in check(environment(model(prefill=both, decode=both))).findings if f.id == "host-memory"]
+
+
+@pytest.mark.parametrize(("key", "much"), [("cpu", 500), ("memoryGiB", 5000), ("ephemeralStorageGiB", 99999), ("shmGiB", 450)])
+def test_what_is_too_much_becomes_what_a_pod_may_have(key: str, much: int) -> None:
+    """A suggestion for half a node's pod is half a node, and leaves memory beside /dev/shm: it brings no warning of its own."""
+    asked = role(tensorParallel=4, replicas=2, **{key: much}, **({"memoryGiB": 450} if key == "shmGiB" else {}))
+    data = environment(aggregated(server=asked))
+    (refusal,) = found(data, "pod-fits-node", f"models[0].server.{key}")
+    assert refusal.corrections[0][refusal.path] is not None
+    for correction in refusal.corrections:
+        assert not [f.sentence() for f in check(corrected(data, correction)).findings if f.level is not Level.INFO], correction
+
+
+def test_a_default_fits_its_own_node() -> None:
+    """On a node of one GPU the sidecar's CPU comes out of the engine's share."""
+    small = role(instanceType="p5.4xlarge", tensorParallel=1)
+    pair = model(model="llama-3.1-8b-instruct", maxModelLen=8192, prefill=small, decode=small)
+    assert not [f for f in check(environment(pair)).findings if f.id == "pod-fits-node"]
 
 
 def advice(data: dict[str, Any]) -> str:

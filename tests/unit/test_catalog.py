@@ -16,7 +16,7 @@ from disagg_serving.planning.evaluation import evaluate
 from factories import aggregated, environment, model, role
 
 KINDS = ("engines", "instances", "models")
-FILES = [f for kind in KINDS for f in sorted((PACKAGE_DIR / kind).iterdir())]
+FILES = [f for kind in KINDS for f in sorted((PACKAGE_DIR / kind).glob("*.yaml"))]
 CATALOG: Catalog = load_catalog()
 
 LLAMA_70B: dict[str, Any] = {

@@ -9,7 +9,7 @@ from disagg_serving import labels
 from disagg_serving.errors import Level
 from disagg_serving.preview.comparison import compare
 from disagg_serving.preview.diff import NEW_ID, Change, Difference, Op
-from disagg_serving.preview.effects_kubernetes import LWS
+from disagg_serving.preview.effects_engines import LWS
 from disagg_serving.preview.graph import COMPUTED, Graph
 from disagg_serving.preview.output.figures import verdict_of
 from disagg_serving.preview.output.text import render_text
@@ -146,6 +146,20 @@ def test_an_alias_of_a_component_holds_for_what_is_in_it() -> None:
         (Op.RENAME, urn(COMPONENT, name="old"), Level.INFO),
         (Op.RENAME, urn(COMPONENT, KEY, name="old-key"), Level.INFO),
     }
+
+
+def test_what_depends_on_what_an_alias_keeps_stays() -> None:
+    """The id of an aliased resource is the old one, so a subnet in an aliased VPC and an object of an aliased provider are not made anew."""
+    aliased = {"aliases": [{"name": "old"}]}
+    of_vpc: dict[str, Any] = {"inputs": {"vpcId": COMPUTED}}
+    before = [resource(VPC, name="old"), resource(SUBNET, inputDependencies={"vpcId": [urn(VPC, name="old")]}, **of_vpc)]
+    after = [resource(VPC, name="new", options=aliased), resource(SUBNET, inputDependencies={"vpcId": [urn(VPC, name="new")]}, **of_vpc)]
+    assert [(c.op, c.type) for c in between(before, after).changes] == [(Op.RENAME, VPC)]
+    before = [resource(PROVIDER, name="old"), resource(PRIORITY, provider=urn(PROVIDER, name="old"))]
+    after = [resource(PROVIDER, name="new", options=aliased), resource(PRIORITY, provider=urn(PROVIDER, name="new"))]
+    assert [(c.op, c.type) for c in between(before, after).changes] == [(Op.RENAME, PROVIDER)]
+    after[0]["options"] = {}
+    assert (Op.REPLACE, PRIORITY) in [(c.op, c.type) for c in between(before, after).changes]
 
 
 def test_an_alias_does_not_hide_a_replacement() -> None:

@@ -86,6 +86,17 @@ def test_a_refused_value_is_not_judged_as_its_default() -> None:
     assert [f.path for f in check(data).findings if f.id == "memory-fit"] == ["models[1].server.tensorParallel"]
 
 
+def test_traffic_is_not_judged_by_the_default_of_what_it_lacks() -> None:
+    """A share of cached prompts that cannot be read is not taken for none, nor a step's tokens for vLLM's own."""
+    rates = [{"inputTokens": 8000, "tokensPerSecondPerGPU": 100}]
+    work = {"inputTokens": 8000, "outputTokens": 1000, "requestsPerSecond": 2}
+    sides = {"prefill": role(measuredRates=rates), "decode": role(measuredRates=rates)}
+    assert found(environment(model(**sides, workload=work)), "load")
+    assert not found(environment(model(**sides, workload={**work, "prefixHit": 1})), "load")
+    assert found(environment(model(prefill=role(maxNumSeqs=10000))), "max-num-seqs")
+    assert not found(environment(model(prefill=role(maxNumSeqs=10000, maxNumBatchedTokens=-1))), "max-num-seqs")
+
+
 def test_a_correction_mends_the_model_and_its_candidate() -> None:
     """One finding is said of a model and its candidate: what is suggested is enough for both."""
     work = {"inputTokens": 9000, "outputTokens": 1000, "requestsPerSecond": 1}

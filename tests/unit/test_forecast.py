@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from disagg_serving.catalog import load_catalog
+from disagg_serving.corrections import corrected
+from disagg_serving.errors import Level
 from disagg_serving.planning.cost import cost_of, old_prices
 from disagg_serving.planning.forecast import forecast_of
 from disagg_serving.planning.report import capacity_of
@@ -106,11 +108,61 @@ def test_without_rates_there_is_no_capacity() -> None:
     assert found["kvTransfer"]["bytes"] > 0
 
 
+def test_traffic_beyond_the_bounds_is_warned_of() -> None:
+    """Without rates, what no GPU does is sure all the same: the warning names the load and the engines that would be within the bounds."""
+    data = served(20, role(replicas=2), role(replicas=2))
+    (prefill,) = [f for f in findings(data, "traffic-bounds") if "the GPUs of prefill" in f]
+    assert "asks 2.77 times what the bounds leave" in prefill  # 20 x 8000 tokens on four GPUs of 14,446
+    assert "at most 7.22 requests/s here" in prefill
+    (warning, _) = [f for f in check(data).findings if f.id == "traffic-bounds"]
+    assert warning.level is Level.WARNING
+    assert [f for c in warning.corrections for f in findings(corrected(data, c), "traffic-bounds")] == []
+    assert warning.corrections
+    assert not findings(served(0.2, role(replicas=2), role(replicas=2)), "traffic-bounds")
+
+
+def test_one_role_has_bounds_and_no_law() -> None:
+    """The bounds of a server are said, not left out; prompts and answers share its GPUs, so their parts add up."""
+    (note,) = [
+        f
+        for f in check(environment(aggregated(workload={**WORK, "requestsPerSecond": 0.1}, server=role(tensorParallel=8)))).findings
+        if f.id == "traffic-bounds"
+    ]
+    assert (note.level, "prefill: at most" in note.message, "decode: " in note.message) == (Level.INFO, True, True)
+    (warning,) = findings(environment(aggregated(workload={**WORK, "requestsPerSecond": 50}, server=role(tensorParallel=8))), "traffic-bounds")
+    assert "times what the bounds leave to the GPUs of server" in warning
+
+
+def test_rates_beyond_the_bounds_are_not_believed() -> None:
+    """A rate of a whole engine in place of a GPU's, or one that counts cached prompts, would make every figure that follows wrong."""
+    decode, prefill = findings(served(1, rated(40000), rated(40000)), "traffic-bounds")
+    assert decode.startswith("is beyond the bound of a GPU: decode: ")
+    assert prefill.startswith("is beyond the bound of a GPU: prefill: at most 14,4")
+    assert not findings(served(1, rated(4000), rated(100)), "traffic-bounds")
+
+
+def test_rates_that_change_nothing_are_named() -> None:
+    """Rates of one role, or of a model without a workload, are read by nobody; the plan says which are missing."""
+    half = served(0.5, rated(4000), role())
+    (said,) = findings(half, "rates-unused")
+    assert "while decode has none" in said
+    assert forecast(half)["unmeasured"] == ["decode"]
+    assert len(findings(environment(model(prefill=rated(4000), decode=rated(600))), "rates-unused")) == 2
+    assert not findings(served(0.5, rated(4000), rated(600)), "rates-unused")
+
+
 def test_nothing_is_forecast_for_one_role_or_no_workload() -> None:
     """The law is about two roles under a load."""
     for data in (environment(model()), environment(aggregated(workload={**WORK, "requestsPerSecond": 1}))):
         made = layout(data)
         assert forecast_of(made, made.served[0]) is None
+
+
+def test_small_change_does_not_age_beside_nodes_without_a_price() -> None:
+    """With spot nodes the total is that of the control plane: the age of its price says nothing about the cost."""
+    spot = environment(aggregated(server=role(capacity={"type": "spot"})))
+    assert old_prices(cost_of(layout(spot)), date(2099, 1, 1)) == []
+    assert [line["name"] for line in old_prices(cost_of(layout(environment(aggregated()))), date(2099, 1, 1))] == ["server-p5-48xlarge"]
 
 
 def test_prices_age() -> None:

@@ -89,3 +89,17 @@ def test_everything_of_the_plan_is_in_the_page() -> None:
     page = " ".join(Outline(render_html(plans()["difference"])).texts)
     assert all(change.effect in page for change in DIFFERENCE.changes)
     assert "prod-b" in page
+
+
+def test_what_may_grow_and_what_waits_is_said() -> None:
+    """The page of a scaled model says cost and nodes at most, and that a candidate gets no requests."""
+    (plan,) = plans()["growing"]
+    data = plan.as_dict()
+    page = " ".join(Outline(render_html([plan])).texts)
+    most = data["autoscaling"]["atMost"]["cost"]["perMonth"]
+    assert most > data["cost"]["perMonth"]
+    assert page.count(f"{most:,.2f}") == 1
+    assert f"{most:,.0f} a month at most" in page
+    assert "5 x p5.48xlarge in decode-p5-48xlarge" in page
+    assert "m-b candidate: gets no requests" in " ".join(page.split())
+    assert "gets no requests" not in " ".join(Outline(render_html(plans()["many"])).texts)

@@ -15,7 +15,7 @@ from disagg_serving.preview.output.markup import code, prose
 from disagg_serving.preview.plan import Plan
 from disagg_serving.preview.topology import mermaid_label, topology_of
 from factories import STACKS, aggregated, check, environment, layout, model, role
-from pages import HOSTILE, hostile_plan
+from pages import HOSTILE, growing, hostile_plan
 from recording import PROJECT, stack_graph
 
 ELEMENTS = {
@@ -197,3 +197,15 @@ def test_figures_of_a_refused_stack() -> None:
     assert "nixl-pipeline-parallel" in text
     assert "Cost" not in text
     assert "mermaid" not in text
+
+
+def test_what_autoscaling_may_cost_is_said() -> None:
+    """A reviewer of a scaled model reads bounds, and nodes and cost at most, beside those at least; of others nothing about it."""
+    plan = plan_of(growing())
+    text = render_markdown([plan])
+    most = plan.as_dict()["autoscaling"]["atMost"]["cost"]["perMonth"]
+    assert re.search(r"^\| `m prefill` \| 2 \| 8 \|", text, re.MULTILINE)
+    assert f"{most:,.0f} a month at most" in text.partition("### Checks")[0]
+    assert f"{most:,.2f} USD/month" in text
+    assert "<h3>Autoscaling</h3>" in html_of(text)
+    assert "Autoscaling" not in render_markdown([plan_of(environment(model()))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from disagg_serving.manifests.names import router_labels
 from disagg_serving.manifests.network_policy import PROXY_READY_PORT
 from disagg_serving.manifests.observability.dcgm import exporter_values
 from disagg_serving.planning.shapes import Layout
-from factories import environment, layout, model
+from factories import environment, layout, model, role
 from network_policies import Network, Place
-from watched import ALL, ENVIRONMENTS, objects, watched
+from watched import ALL, ENVIRONMENTS, OLD, objects, pair, watched
 
 PROMETHEUS = Place("prometheus-0", "10.0.9.9", "monitoring", {labels.APP_NAME: "prometheus"})
 STRANGER = Place("shell", "10.0.9.10", "default", {labels.APP_NAME: "prometheus"})
@@ -87,6 +88,21 @@ def test_decode_is_read_through_its_sidecar_once() -> None:
     seen = [(port, e) for monitor, _, port, _, e in targets(watched("prefill and decode")) if monitor == "m-decode"]
     assert [port for port, _ in seen] == [8000]
     assert seen[0][1]["relabelings"] == [{"targetLabel": "model", "replacement": "m"}, {"targetLabel": "role", "replacement": "decode"}]
+
+
+def test_a_candidate_is_read_and_taken_for_nothing_else() -> None:
+    """Its leaders are targets once, under a model of their own, which no dashboard and no alert reads; activated it is the model."""
+    wanted = watched("scaled, with a candidate")
+    seen = {monitor: (place.name, e["relabelings"]) for monitor, place, _, _, e in targets(wanted) if monitor.startswith("m-b-")}
+    assert {name: place for name, (place, _) in seen.items()} == {"m-b-prefill": "m-b-prefill-0-0", "m-b-decode": "m-b-decode-0-0"}
+    assert {r["replacement"] for _, added in seen.values() for r in added if r["targetLabel"] == "model"} == {"m-b"}
+    read = [o for kind in ("ConfigMap", "PrometheusRule", "ScaledObject") for o in objects(wanted, kind)]
+    assert len(read) > 4
+    assert "m-b" not in json.dumps(read)
+    active = pair(decode=role(replicas=4), candidate={"generation": "b", "engine": OLD, "activate": True})
+    found = {o["metadata"]["name"]: json.dumps(o) for o in objects(layout(environment(active, observability=ALL)), "PodMonitor")}
+    assert '"replacement": "m-b"' not in "".join(found.values())
+    assert '{"targetLabel": "model", "replacement": "m"}' in found["m-b-prefill"]
 
 
 def test_the_router_is_read_at_picker_and_envoy() -> None:

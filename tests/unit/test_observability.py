@@ -213,6 +213,14 @@ def test_capacity_shows_the_plans_figures() -> None:
     assert {t["expr"] for p in panels_by_row["Traffic"] for t in p["targets"]} >= {"vector(2)", "vector(8000)", "vector(1000)"}
 
 
+def test_a_scaled_role_is_shown_between_its_bounds() -> None:
+    """The number of engines of a scaled role is right anywhere between least and most; a fixed one has one line."""
+    panels = [p for b in dashboards(watched("scaled, with a candidate")).values() for p in b["panels"] if p["title"] == "Engines that answer"]
+    (lines,) = [{t["legendFormat"]: t["expr"] for t in p["targets"]} for p in panels]
+    planned = {name: expr for name, expr in lines.items() if expr.startswith("vector")}
+    assert planned == {"prefill, planned": "vector(2)", "decode, at least": "vector(3)", "decode, at most": "vector(7)"}
+
+
 def test_nothing_is_made_unasked() -> None:
     """Without the block, or with an empty one, no object of this kind is rendered: the operator's kinds may not be there."""
     for data in (environment(model()), environment(model(), observability={})):

@@ -141,6 +141,12 @@ def test_a_step_has_a_token_for_each_request() -> None:
         "--kv-cache-memory-bytes=1",
         "--num-gpu-blocks-override=3",
         "--hf-overrides.a=1",
+        "--enable-lora",
+        "--enable-eplb",
+        "--disable-hybrid-kv-cache-manager",
+        '--compilation-config={"cudagraph_mode":"FULL"}',
+        '--eplb-config={"num_redundant_experts":32}',
+        "--max-cudagraph-capture-size=2048",
     ],
 )
 def test_flags_that_the_forecast_does_not_count(arg: str) -> None:
@@ -152,9 +158,21 @@ def test_flags_that_the_forecast_does_not_count(arg: str) -> None:
     assert not said(environment(model(extraArgs=["--enable-log-requests"])), "forecast-flags")
 
 
-def test_the_forecast_does_not_count_a_partition() -> None:
-    """The cut of layers into stages is a variable of vLLM's."""
-    assert levels(environment(model(extraEnv={"VLLM_PP_LAYER_PARTITION": "1,2"})), "forecast-flags") == ["warning"]
+@pytest.mark.parametrize("name", ["VLLM_PP_LAYER_PARTITION", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE"])
+def test_variables_that_the_forecast_does_not_count(name: str) -> None:
+    """The cut of layers into stages, whether graphs count in the budget and whether latents are kept are variables of vLLM's."""
+    assert levels(environment(model(extraEnv={name: "1"})), "forecast-flags") == ["warning"]
+
+
+def test_an_instance_that_does_not_hold_the_model_is_no_way_out() -> None:
+    """Beside a model that does not fit one GPU, another node of the same GPU is no answer; an engine that holds it is."""
+    small = role(instanceType="p5.4xlarge", tensorParallel=1)
+    (found,) = [f for f in said(environment(model(prefill=small)), "gpu-direct-rdma") if f.path.startswith("models[0].prefill")]
+    assert {"models[0].prefill.instanceType": H100} not in found.corrections
+    assert {"models[0].prefill.instanceType": H100, "models[0].prefill.tensorParallel": 2} in found.corrections
+    light = model(model="llama-3.1-8b-instruct", maxModelLen=8192, prefill=small, decode=small)
+    (found, _) = said(environment(light), "gpu-direct-rdma")
+    assert {"models[0].decode.instanceType": H100} in found.corrections
 
 
 def test_a_proposed_size_divides_the_heads() -> None:
@@ -197,3 +215,34 @@ def test_flags_about_tokens_are_no_secrets() -> None:
     assert not said(environment(model(extraArgs=["--long-prefill-token-threshold=2048"])), "extra-args")
     for secret in ("--hf-token=x", "--my-secret-token-file=x"):
         assert said(environment(model(extraArgs=[secret])), "extra-args")
+
+
+@pytest.mark.parametrize(
+    ("data", "ways"),
+    [
+        (served("llama-3.3-70b-instruct", 16, experts=False), [{"tensorParallel": 8, "pipelineParallel": 2}, {"tensorParallel": 8, "replicas": 2}]),
+        (
+            served("glm-5-fp8", 16, experts=False, instance=H100),
+            [{"tensorParallel": 8, "dataParallel": 2, "expertParallel": True}, {"tensorParallel": 8, "pipelineParallel": 2}],
+        ),
+    ],
+)
+def test_layers_stay_inside_a_node(data: dict[str, Any], ways: list[dict[str, Any]]) -> None:
+    """Tensor parallelism over nodes starts, and waits for the network in every layer: stages, ranks or more engines do not."""
+    (found,) = said(data, "tensor-parallel-nodes")
+    assert (found.level, found.value, found.allowed) == (Level.WARNING, 16, "at most 8")
+    assert [{k.rpartition(".")[2]: v for k, v in c.items()} for c in found.corrections] == ways
+    for correction in found.corrections:
+        result = check(corrected(data, correction))
+        assert result.ok
+        assert not [f for f in result.findings if f.id == "tensor-parallel-nodes"]
+    assert not said(served("llama-3.3-70b-instruct", 8, experts=False), "tensor-parallel-nodes")
+
+
+def test_both_roles_leave_the_second_node_together() -> None:
+    """Decode alone cannot have fewer GPUs than prefill where each of those holds a copy of a KV head."""
+    pair = environment(model(prefill=role(tensorParallel=16), decode=role(tensorParallel=16)))
+    decode, prefill = said(pair, "tensor-parallel-nodes")
+    assert {k.split(".")[1] for k in decode.corrections[0]} == {"prefill", "decode"}
+    assert not [f for f in check(corrected(pair, decode.corrections[0])).findings if f.id in {"tensor-parallel-nodes", "pd-tensor-parallel"}]
+    assert prefill.corrections

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from disagg_serving.errors import Finding
+from disagg_serving.errors import Finding, Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.autoscaling import at_most
 from disagg_serving.planning.placement import place
@@ -67,3 +67,43 @@ def test_rules_about_the_most_engines_wait_for_the_activation() -> None:
     assert about("autoscaling-balance") == about("autoscaling-pace") == set()
     assert about("autoscaling-balance", activate=True) == {"models[0].candidate.prefill"}
     assert about("autoscaling-pace", activate=True) == {"models[0].candidate.decode.autoscaling"}
+
+
+def test_what_a_candidate_may_grow_to_is_said_before_its_activation() -> None:
+    """More engines than reserved nodes hold are a warning beside the pair that serves and an error afterwards; the number that is named ends both."""
+    reserved = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 2}
+    base = role(tensorParallel=4, replicas=2, capacity=reserved)
+
+    def about(most: int, *, activate: bool = False) -> list[Finding]:
+        grows = {**base, "replicas": None, "autoscaling": {"minReplicaCount": 2, "maxReplicaCount": most}}
+        candidate = {**OTHER, "activate": activate, "prefill": {k: v for k, v in grows.items() if v is not None}}
+        found = check(environment(model(prefill=base, candidate=candidate), autoscaling=PROMETHEUS)).findings
+        return [f for f in found if f.id in {"candidate-growth", "candidate-capacity", "group-capacity"}]
+
+    (early,), (late,) = about(9), about(9, activate=True)
+    assert (early.id, early.level, early.path) == ("candidate-growth", Level.WARNING, "models[0].candidate.prefill.autoscaling.maxReplicaCount")
+    assert "then needs 5 nodes at most engines, and 2 are reserved" in early.message
+    assert early.allowed == "at most 4"
+    assert early.corrections == ({early.path: 4},)
+    assert (late.id, late.level) == ("group-capacity", Level.ERROR)
+    assert about(4) == about(4, activate=True) == []
+
+
+def test_other_models_on_the_pool_leave_a_candidate_less_to_grow() -> None:
+    """What serves beside it stays, at its most; the pair that it replaces does not count."""
+    bounded = {"nodes": 6}
+    shared = role(tensorParallel=8, replicas=2, capacity=bounded)
+    grows = {"instanceType": "p5.48xlarge", "tensorParallel": 8, "capacity": bounded, "autoscaling": {"minReplicaCount": 1, "maxReplicaCount": 5}}
+    both = (model(prefill=shared, candidate={**OTHER, "prefill": grows}), model(name="n", prefill=shared))
+    (found,) = [f for f in check(environment(*both, autoscaling=PROMETHEUS)).findings if f.id == "candidate-growth"]
+    assert (found.value, found.allowed) == (5, "at most 4")
+    alone = [f for f in check(environment(both[0], autoscaling=PROMETHEUS)).findings if f.id == "candidate-growth"]
+    assert alone == []
+
+
+def test_a_fixed_number_is_not_to_be_raised() -> None:
+    """A scaled role whose least is its most cannot follow the advice to raise its least."""
+    fixed = role(autoscaling={"minReplicaCount": 2, "maxReplicaCount": 2})
+    found = check(environment(model(decode=fixed, candidate=OTHER), autoscaling=PROMETHEUS)).findings
+    (step,) = [f for f in found if f.id == "rollout-step"]
+    assert "minReplicaCount" not in step.fix

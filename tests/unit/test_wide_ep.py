@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from disagg_serving import labels
-from disagg_serving.errors import Finding
+from disagg_serving.errors import Finding, Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.engine import DATA_PARALLEL_PORT, MASTER_PORT, SIDE_CHANNEL_PORT, command_args, streamer_config
 from disagg_serving.manifests.gateway import router_values
@@ -307,7 +307,16 @@ def test_ranks_are_advised_where_tensor_parallelism_copies() -> None:
     now = capacity_of(done.groups[0])
     assert now is not None
     assert f"{now.engine_tokens.mid:,.0f}" == said_so[3]
-    assert [f.fix for f in said(environment(glm()), "latent-copies")] == ["", ""]
+    assert (found.level, bool(found.corrections)) == (Level.WARNING, True)
+    assert [(f.level, f.fix) for f in said(environment(glm()), "latent-copies")] == [(Level.INFO, "")] * 2
+
+
+def test_stages_are_advised_where_ranks_do_not_fit() -> None:
+    """One engine of GLM-5 on H200: two stages of four GPUs hold nearly twice the tokens of eight copies."""
+    server = role(instanceType=H200, tensorParallel=8)
+    (found,) = said(environment(aggregated(model="glm-5-fp8", maxModelLen=202752, server=server)), "latent-copies")
+    assert "with tensorParallel 4 and pipelineParallel 2 the same GPUs hold" in found.message
+    assert found.corrections == ({"models[0].server.tensorParallel": 4, "models[0].server.pipelineParallel": 2},)
 
 
 def test_h100_is_answered_with_ranks() -> None:

@@ -16,8 +16,11 @@ from disagg_serving.preview.revision import find_revision
 from factories import ROOT
 from repositories import Repository
 
+from scripts.check_package import interpreter, wanted
+
 WORKFLOWS = ROOT / "examples/github-actions/.github/workflows"
 ACTION = ROOT / ".github/actions/plan/action.yml"
+OWN = ROOT / ".github/workflows"
 GH = """#!{python}
 import json, sys
 calls = json.load(open({calls!r}))
@@ -38,10 +41,37 @@ def load(file: Path) -> Any:
 
 def test_auditor_finds_nothing() -> None:
     """zizmor, which knows how workflows are attacked, has nothing to say: pins, permissions, injection, credentials."""
-    command = [str(part) for part in (Path(sys.executable).parent / "zizmor", "--offline", "--no-progress", ACTION, WORKFLOWS)]
+    command = [str(part) for part in (Path(sys.executable).parent / "zizmor", "--offline", "--no-progress", ACTION, WORKFLOWS, OWN)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No findings to report" in done.stdout
+
+
+def test_only_publishing_may_do_anything() -> None:
+    """What runs tests or a pull request's code reads the repository and no more; a release has no secret, and an environment that approves it."""
+    assert load(OWN / "ci.yml")["permissions"] == {"contents": "read"}
+    assert "permissions" not in load(OWN / "ci.yml")["jobs"]["run"]
+    workflow = load(OWN / "release.yml")
+    assert workflow["permissions"] == {}
+    jobs = workflow["jobs"]
+    assert {name: set(job["permissions"].items()) for name, job in jobs.items()} == {
+        "build": {("contents", "read")},
+        "test": {("contents", "read")},
+        "publish": {("id-token", "write"), ("attestations", "write")},
+        "announce": {("contents", "write")},
+    }
+    assert jobs["publish"]["environment"] == "pypi"
+    assert not any("checkout" in step.get("uses", "") for name in ("publish", "announce") for step in jobs[name]["steps"])
+    assert "secrets." not in "".join(file.read_text(encoding="utf-8") for file in OWN.iterdir())
+
+
+def test_one_wheel_on_every_python() -> None:
+    """The wheel that is published was built once, and tested on each version of the classifiers before."""
+    jobs = load(OWN / "release.yml")["jobs"]
+    built = [step["run"] for job in jobs.values() for step in job["steps"] if "check_package.py" in step.get("run", "")]
+    assert [run for run in built if "--wheel" not in run] == [".venv/bin/python scripts/check_package.py --python 3.11 --dist dist"]
+    assert sorted(["3.11", *jobs["test"]["strategy"]["matrix"]["python"]]) == sorted(wanted())
+    assert jobs["publish"]["needs"] == ["build", "test"]
 
 
 def test_pull_requests_get_nothing() -> None:
@@ -57,6 +87,14 @@ def test_the_commenter_runs_nothing_of_the_pull_request() -> None:
     """The workflow with a token that writes checks nothing out."""
     steps = load(WORKFLOWS / "comment.yml")["jobs"]["comment"]["steps"]
     assert [s.get("uses", "").split("@")[0] for s in steps] == ["actions/download-artifact", ""]
+
+
+def test_interpreters_are_what_they_are_called() -> None:
+    """A Python is taken by what it says of itself; one that is not here is none."""
+    here = "{}.{}".format(*sys.version_info)
+    assert wanted()[0] == here
+    assert interpreter(here) == Path(sys.executable)
+    assert interpreter("3.99") is None
 
 
 def group(job: dict[str, Any], values: dict[str, str]) -> str:

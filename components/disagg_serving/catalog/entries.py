@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from datetime import date as Day  # noqa: N812 (a field is named date)
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -154,6 +155,19 @@ class Model(Entry):
     block_size: Literal[16, 32, 64, 128] | None = Field(None, description="KV block size that its attention needs.")
 
 
+class Verification(Spec):
+    """What of a version was asked of the engine itself."""
+
+    date: Day = Field(..., description="The day on which the engine was asked.")
+    checks: list[Literal["command-lines", "configuration", "rules", "serving"]] = Field(
+        ...,
+        min_length=1,
+        description="command-lines: its parser takes all that is generated; configuration: so do its checks between flags; rules: what it refuses "
+        "is refused here; serving: it answered requests with the generated command lines.",
+    )
+    source: Text = Field(..., description="How it was asked, and where the results are.")
+
+
 class Engine(Entry):
     """A vLLM image and what it carries."""
 
@@ -169,3 +183,4 @@ class Engine(Entry):
     stale_peer_fix: bool = Field(..., description="Whether decode survives a prefill restart (vllm#50047).")
     deep_ep: bool = Field(False, description="Whether it carries DeepEP for EFA (deepep_v2).")
     default_gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = Field(..., description="vLLM's own default.")
+    verified_on: list[Verification] = Field([], description="What was asked of the engine itself, newest first; empty where nobody has asked it.")

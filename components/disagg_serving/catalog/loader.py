@@ -45,6 +45,10 @@ class Shelf(Mapping[str, E], Generic[E]):
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._files
 
+    def is_added(self, entry_id: str) -> bool:
+        """Whether an entry comes from a folder of the user's."""
+        return entry_id in self._files and PACKAGE_DIR not in self._files[entry_id].parents
+
     def missing(self, path: str, entry_id: str) -> Finding:
         """The finding for an id that no file has."""
         known, noun = list(self), self.kind.removesuffix("s")

@@ -101,7 +101,7 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
                 parameters = plugin.parameters if isinstance(plugin.parameters, str) else ", ".join(plugin.parameters)
                 rows.append([r.id, name, plugin.kind, plugin.stability, parameters, plugin.deprecated or "", r.checked])
     else:
-        rows = [["id", "image", "version", "NIXL", "libfabric", "stale-peer fix", "tag seen", "checked"]]
+        rows = [["id", "image", "version", "NIXL", "libfabric", "stale-peer fix", "tag seen", "asked on a CPU", "checked"]]
         for e in (known.engines[x] for x in known.engines):
             rows.append(
                 [
@@ -110,6 +110,7 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
                     e.version,
                     e.nixl or "none",
                     *(("yes" if b else "no") for b in (e.libfabric, e.stale_peer_fix, e.tag_verified)),
+                    "; ".join(f"{v.date}: {', '.join(v.checks)}" for v in e.verified_on) or "not asked",
                     e.checked,
                 ]
             )

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..planning.evaluation import evaluate_file
 from .common import emit, find_input, on_terminal, terminal_width
@@ -43,6 +42,7 @@ def check(
             raise
         findings, file, bare = problem.findings, problem.file, True
     if output_format is CheckFormat.SARIF:
+        from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
         from ..preview.output.sarif import render_sarif  # noqa: PLC0415
 
         emit(render_sarif(findings, file, version=__version__, bare=bare), None)

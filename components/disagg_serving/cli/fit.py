@@ -16,12 +16,14 @@ from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..pins import DEFAULT_ENGINE
 from ..planning.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
-from ..planning.fit.capacity import calibration_faults
-from ..planning.report import entry
-from ..planning.rules import Subject, rules
-from ..planning.shapes import Served
+from ..planning.fit.capacity import calibration_doubts, calibration_faults
+from ..planning.layout import build_layout
+from ..planning.report import entry, shape_of
+from ..planning.rules import Subject, rules, with_layouts
+from ..planning.shapes import Served, build_group
 from ..planning.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
+from ..spec.measured import CalibrationSpec
 from ..spec.serving import All2AllBackend, RoleName
 from .common import DataFormat, emit
 
@@ -31,22 +33,28 @@ VERDICTS = {
     Fit.TIGHT: "may fit: in the worst case one request of the longest length has no room",
     Fit.NO: "does not fit: even in the best case one request of the longest length has no room",
 }
+UNLIKELY = "hardly fits: only in the best case one request of the longest length has room"
 MEASURED = {Fit.FITS: "fits: one request of the longest length has room", Fit.NO: "does not fit: one request of the longest length has no room"}
 """Verdicts from the log of a start, which have no better and no worse case."""
 SHAPE_RULES = frozenset(
     {
         "all-to-all", "data-parallel", "engine-version", "expert-blocks", "experts", "gpu-direct-rdma", "hardware-dtype", "heads", "kv-dtype",
-        "max-model-len", "nixl-pipeline-parallel", "pipeline-stages", "tensor-parallel",
+        "max-model-len", "memory-margin", "nixl-pipeline-parallel", "pipeline-stages", "tensor-parallel",
     }
 )  # fmt: skip
 """Rules about one engine alone: whether it can start at all."""
+MEMORY_RULES = frozenset({"context-fit", "memory-fit"})
+"""Rules about what it holds, once it is known to be an engine."""
 OPTIONS = {
+    "instanceType": "--instance",
     "tensorParallel": "--tensor-parallel",
     "pipelineParallel": "--pipeline-parallel",
     "dataParallel": "--data-parallel",
     "expertParallel": "--expert-parallel",
     "all2allBackend": "--all2all-backend",
     "maxModelLen": "--max-model-len",
+    "gpuMemoryUtilization": "--gpu-memory-utilization",
+    "kvCacheDtype": "--kv-cache-dtype",
     "engine": "--engine",
 }
 
@@ -57,6 +65,9 @@ class Role(StrEnum):
     AGGREGATED = "aggregated"
     PREFILL = "prefill"
     DECODE = "decode"
+
+
+ROLES: dict[Role, RoleName] = {Role.AGGREGATED: "server", Role.PREFILL: "prefill", Role.DECODE: "decode"}
 
 
 def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
@@ -70,6 +81,10 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
         All2AllBackend | None,
         typer.Option("--all2all-backend", help="Default: allgather_reducescatter.", show_default=False),
     ] = None,
+    decode_context_parallel: Annotated[
+        int,
+        typer.Option("--decode-context-parallel", min=1, help="GPUs with copies of the same KV that share it out (--decode-context-parallel-size)."),
+    ] = 1,
     max_model_len: Annotated[int | None, typer.Option("--max-model-len", min=1, help="Longest sequence. Default: the model's context.")] = None,
     gpu_memory_utilization: Annotated[float, typer.Option("--gpu-memory-utilization", help="Share of GPU memory that vLLM may use.")] = 0.9,
     kv_cache_dtype: Annotated[str, typer.Option("--kv-cache-dtype", help="Dtype of the KV cache.")] = "auto",
@@ -86,27 +101,24 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     """Say whether a model fits the GPUs of one engine, and how many tokens and requests it then holds."""
     known = load_catalog(catalog_dir or (), Path.cwd())
     facts, node, image = _named(known, model, instance, engine)
-    gpu = node.gpu
-    world = tensor_parallel * pipeline_parallel * data_parallel
-    shape = EngineShape(
-        facts=facts,
-        engine_version=image.version,
-        gpu_memory_gib=gpu.memory_gib_torch,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        data_parallel=data_parallel,
-        expert_parallel=expert_parallel,
-        nodes=max(1, -(-world // gpu.count)),
-        max_model_len=max_model_len,
-        gpu_memory_utilization=gpu_memory_utilization,
-        kv_cache_dtype=kv_cache_dtype,
-        max_num_batched_tokens=max_num_batched_tokens,
-        nixl=role is not Role.AGGREGATED,
-        all2all_backend=all2all_backend,
-        calibration=_calibration(log),
-    )
+    cut = {
+        "tensor_parallel": tensor_parallel,
+        "pipeline_parallel": pipeline_parallel,
+        "data_parallel": data_parallel,
+        "expert_parallel": expert_parallel,
+        "all2all_backend": all2all_backend,
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "max_num_batched_tokens": max_num_batched_tokens,
+    }
+    record = _calibration(log)
+    served = _served(known, (model, facts), (node, image), role, cut, {"max_model_len": max_model_len, "kv_cache_dtype": kv_cache_dtype})
+    whole = shape_of(build_group(served, ROLES[role], served.spec.roles[ROLES[role]], None, pools_made=False))
+    shape = replace(whole, decode_context_parallel=decode_context_parallel, calibration=record)
     result = capacity(shape)
-    findings = sort_findings([*_shape_findings(known, model, shape, node, image, role), *_log_findings(shape, log)])
+    of_log = _log_findings(shape, log)
+    unsaid = has_errors(of_log) or decode_context_parallel > 1  # of memory, where the rules would look at another engine
+    findings = sort_findings([*_shape_findings(known, served, ROLES[role], None if unsaid else shape), *of_log])
+    world, gpu = tensor_parallel * pipeline_parallel * data_parallel, node.gpu
     if output_format is DataFormat.JSON:
         emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)
     else:
@@ -150,30 +162,39 @@ def _calibration(log: Path | None) -> Calibration | None:
         raise SpecError([replace(f, path=str(log)) if f.path == log.name else f.below(f"{log}: ") for f in problem.findings]) from None
 
 
-def _shape_findings(  # noqa: PLR0913, PLR0917 (what a model of an environment is made of)
-    known: Catalog, model: str, shape: EngineShape, node: Instance, image: Engine, role: Role
-) -> list[Finding]:
-    """What the checks of an environment say about this engine alone; paths are the command's options."""
-    name: RoleName = "server" if role is Role.AGGREGATED else "prefill" if role is Role.PREFILL else "decode"
-    spec = ModelSpec.model_validate({"name": "model", "model": model, "engine": image.id, name: {"instanceType": node.id}})
+def _served(  # noqa: PLR0913, PLR0917 (what a model of an environment is made of)
+    known: Catalog, model: tuple[str, Model], on: tuple[Instance, Engine], role: Role, cut: dict[str, Any], settings: dict[str, Any]
+) -> Served:
+    """The engine as a model of an environment; prefill and decode as a pair of it, since neither serves alone."""
+    (name, facts), (node, image) = model, on
+    sides: tuple[RoleName, ...] = ("server",) if role is Role.AGGREGATED else ("prefill", "decode")
+    written: dict[str, Any] = {"name": "model", "model": name, "engine": image.id}
+    spec = ModelSpec.model_validate({**written, **{side: {"instanceType": node.id} for side in sides}})
     # copied, not parsed: what an environment would not even take as a number is for the rules to explain
-    cut = spec.roles[name].model_copy(
-        update={
-            "tensor_parallel": shape.tensor_parallel,
-            "pipeline_parallel": shape.pipeline_parallel,
-            "data_parallel": shape.data_parallel,
-            "expert_parallel": shape.expert_parallel,
-            "all2all_backend": shape.all2all_backend,
-            "gpu_memory_utilization": shape.gpu_memory_utilization,
-            "max_num_batched_tokens": shape.max_num_batched_tokens,
-        }
-    )
-    spec = spec.model_copy(update={"max_model_len": shape.max_model_len, "kv_cache_dtype": shape.kv_cache_dtype, name: cut})
-    served = Served(0, spec, shape.facts, image, {name: node}, known.routers, "", {})
+    roles: dict[str, Any] = {side: spec.roles[side].model_copy(update=cut) for side in sides}
+    return Served(0, spec.model_copy(update={**settings, **roles}), facts, image, dict.fromkeys(sides, node), known.routers, "", {})
+
+
+def _shape_findings(known: Catalog, served: Served, name: RoleName, shape: EngineShape | None) -> list[Finding]:
+    """What the checks of an environment say about this engine alone; paths are the command's options.
+
+    Without `shape` nothing is said about memory.
+    """
+    record = shape.calibration if shape else None
+    if record is not None:
+        noted = CalibrationSpec.model_validate(_record(record))
+        roles: dict[str, Any] = {side: role.model_copy(update={"calibration": noted}) for side, role in served.spec.roles.items()}
+        served = replace(served, spec=served.spec.model_copy(update=roles))
     network = NetworkSpec.model_validate({"zones": ["us-east-1a", "us-east-1b"]})
     subject = Subject(without_models(network=network, models=[served.spec]), known, [served])
-    found = (f for r in rules() if r.id in SHAPE_RULES for f in r.run(subject))
-    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in found]
+    found = [f for r in rules() if r.id in SHAPE_RULES for f in r.run(subject)]
+    if shape is not None and with_layouts([served], ((f.id, f.path) for f in found if f.level is Level.ERROR)):
+        layout = build_layout(subject.spec, [served])
+        alone = subject.with_layout(replace(layout, groups=[g for g in layout.groups if g.role == name]))
+        found += [f for r in rules() if r.id in MEMORY_RULES for f in r.run(alone)]
+    sides = {f"{served.path}.{side}" for side in served.spec.roles if side != name}
+    mine = (f for f in found if not any(f.path.startswith(f"{side}.") for side in sides))
+    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in mine]
 
 
 def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:
@@ -184,6 +205,8 @@ def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:
     values = {"weightsGiB": record.weights_gib, "kvCacheGiB": record.kv_gib, "kvCacheTokens": record.tokens}
     fix = "give the options of the start that wrote the log"
     found = [Finding("calibration", Level.ERROR, f"{log}: {name}", text, values[name], "", fix) for name, text in calibration_faults(shape)]
+    doubt = "see that it is of this engine, at this share of memory, on GPUs of its own"
+    found += [Finding("calibration", Level.WARNING, f"{log}: {name}", text, values[name], "", doubt) for name, text in calibration_doubts(shape)]
     version = record.engine_version
     if version and version.split(".")[:2] != shape.engine_version.split(".")[:2]:
         message = f"is the vLLM of the log, but this engine is {shape.engine_version}: another version needs another amount of memory"
@@ -240,10 +263,12 @@ def _text(shape: EngineShape, result: Capacity, findings: list[Finding], head: s
 
 def _verdict(shape: EngineShape, result: Capacity, findings: list[Finding]) -> str:
     errors = {f.id for f in findings if f.level is Level.ERROR}
-    if errors == {"calibration"}:
+    if "calibration" in errors:
         return "no answer: the log is of another engine, see the errors"
     if errors and result.fits is not Fit.NO:
         return "does not start: see the errors"
+    if result.fits is Fit.TIGHT and result.longest_fitting < shape.model_len:
+        return UNLIKELY
     return VERDICTS[result.fits] if shape.calibration is None else MEASURED[result.fits]
 
 

@@ -11,7 +11,6 @@ from types import ModuleType
 
 import typer
 
-from .. import __version__
 from ..errors import ProgramError, SpecError, ToolError
 
 CLEAN, TOOL_FAILED, CHECKS_FAILED = 0, 1, 2
@@ -52,6 +51,8 @@ def build_app(called: str | None = None) -> typer.Typer:
 
 def _version(value: bool) -> None:
     if value:
+        from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
+
         typer.echo(f"disagg-serving {__version__}")
         raise typer.Exit
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import __version__
 from ..errors import Level, SpecError, ToolError, sort_findings
 from ..spec.stack_file import Project, StackFile, find_project
 from .common import emit, find_input, on_terminal, terminal_width
@@ -101,6 +100,7 @@ def _plans(project: Project, file: StackFile | None, base: str | None, *, look_u
     if base is None:
         plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
         return [_with_answers(p, project) for p in plans] if look_up else plans
+    from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
     from ..preview.base import recorded, scrubbed_environment  # noqa: PLC0415
     from ..preview.comparison import with_differences  # noqa: PLC0415
     from ..preview.revision import find_revision  # noqa: PLC0415

@@ -16,7 +16,7 @@ SIDE_CHANNEL_PORT = 5600
 """Of data-parallel rank 0; vLLM itself adds the rank, counted over all pods of the engine."""
 DEFAULT_BACKEND = "allgather_reducescatter"
 PRE_STOP_SECONDS = 20
-"""vLLM answers new requests with 500 while it drains, so traffic must have moved away before SIGTERM."""
+"""While it drains, vLLM answers new requests with 500, or with 200 and nothing in it, so traffic must have moved away before SIGTERM."""
 GRACE_MARGIN_SECONDS = 15
 PROBE_SECONDS = 10
 WEIGHTS_PATH, NODE_CACHE_PATH = "/weights", "/node-cache"

@@ -14,6 +14,11 @@ MIRROR_LABELS = {labels.APP_NAME: "weights-mirror"}
 LOAD_LABELS = {labels.APP_NAME: "load-generator"}
 
 
+def pair_name(served: Served) -> str:
+    """The model's name, and of a candidate that waits that of its sets without the role: nothing about it is taken for what serves."""
+    return served.spec.name if served.live else f"{served.spec.name}-{served.spec.generation}"
+
+
 def owned(served: Served) -> Mapping[str, str]:
     """Labels of a model's objects."""
     return {labels.MANAGED_BY: labels.OWNER, labels.PART_OF: served.spec.name}
@@ -36,9 +41,12 @@ def pair_selector(group: Group) -> dict[str, str]:
 
 def service_name(group: Group) -> str:
     """Name of a role's Service, the same for every generation that serves; LWS gives its own headless one the set's name."""
-    model = group.served.spec.name
-    of_role = model if group.role == "server" else f"{model}-{group.role}"
-    return f"{of_role if group.served.live else group.name}-api"
+    return serving_service(group.served.spec.name, group.role) if group.served.live else f"{group.name}-api"
+
+
+def serving_service(model: str, role: str) -> str:
+    """Name of the Service of a role that gets requests."""
+    return f"{model if role == 'server' else f'{model}-{role}'}-api"
 
 
 def mirror_account(served: Served) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from functools import cache
 from typing import Any
 
 from ..catalog.entries import Instance, Price
@@ -15,6 +16,9 @@ from .shapes import Group, Layout, world_size
 
 HOURS_A_MONTH = 730
 OLD_DAYS, MATTERS = 180, 0.01
+FEE = "Auto Mode fee"
+FIXED = frozenset({"load balancers", "control plane", "NAT gateways", FEE})
+"""Lines beside those of nodes."""
 
 
 def cost_of(layout: Layout) -> dict[str, Any]:
@@ -89,8 +93,14 @@ def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prep
     return _line(name, f"{instance.id}, {name}", count, price, note)
 
 
-def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
+@cache
+def _prices() -> Mapping[str, Any]:
     prices: Mapping[str, Any] = read_yaml(PACKAGE_DIR / "prices.yaml")
+    return prices
+
+
+def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
+    prices = _prices()
     gateways = sum(s.spec.gateway.enabled for s in layout.served)
     entrances = []
     if gateways:
@@ -105,7 +115,7 @@ def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
         lines.append(_line("NAT gateways", "NAT gateway", gateways, _price(prices["natGateway"]), "without the charge for each GB"))
     lines.append(
         _line(
-            "Auto Mode fee",
+            FEE,
             "management of the nodes",
             1,
             None,
@@ -127,8 +137,13 @@ def now() -> datetime:
 
 
 def old_prices(cost: Mapping[str, Any], day: date) -> list[dict[str, Any]]:
-    """Lines that matter (1 % of the hourly total and more) and whose price is older than 180 days."""
-    dated = [line for line in cost["lines"] if line["asOf"] and line["perHour"] >= MATTERS * cost["perHour"]]
+    """Lines that matter (1 % of the hourly total and more) and whose price is older than 180 days.
+
+    Beside nodes whose price is not known, fixed parts do not matter: the total is that of the small change.
+    """
+    unpriced = any(line["perHour"] is None and line["name"] not in FIXED for line in cost["lines"])
+    lines = [line for line in cost["lines"] if not (unpriced and line["name"] in FIXED)]
+    dated = [line for line in lines if line["asOf"] and line["perHour"] >= MATTERS * cost["perHour"]]
     return [line for line in dated if (day - date.fromisoformat(line["asOf"])).days > OLD_DAYS]
 
 

@@ -26,6 +26,12 @@ _SHAPES = re.compile(
     r"(models\[\d+\])(?:\.candidate)?\.(prefill|decode|server|model|engine|maxModelLen|gpuMemoryUtilization|kvCacheDtype|blockSize|speculative)\b"
 )
 """Places whose value decides how large an engine is: without it, the default would be judged."""
+_READ_BY = {
+    "workload": {"aggregated-better", "load", "max-model-len", "traffic-bounds"},
+    "measuredRates": {"aggregated-better", "load", "rates-unused", "traffic-bounds"},
+    "maxNumBatchedTokens": {"max-num-seqs", "memory-fit", "context-fit"},
+}
+"""Rules that read a key of a model and speak about another: without its value they would judge the default."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,14 @@ def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Fin
     unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
     of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
 
+    read = {
+        (path.split(".", maxsplit=1)[0], rule) for path in gone for key, ids in _READ_BY.items() if re.search(rf"\.{key}\b", path) for rule in ids
+    }
+
     def guessed(finding: Finding) -> bool:
         model = finding.path.split(".", maxsplit=1)[0]
-        return (model in unknown and finding.id in of_layouts) or any(_within(finding.path, path) for path in gone)
+        of_default = (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
+        return of_default or any(_within(finding.path, path) for path in gone)
 
     return [f for f in findings if not guessed(f)]
 

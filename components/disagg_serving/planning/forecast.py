@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from .balance import (
     BalanceError,
@@ -35,6 +35,8 @@ from .fit.shape import GIB
 from .report import capacity_of, shape_of
 from .shapes import Group, Layout, Served, world_size
 
+Phase = Literal["prefill", "decode"]
+
 
 def situation_of(layout: Layout, served: Served) -> Situation | None:
     """What is known of a model with prefill and decode and a workload; None for others. Raises BalanceError for rates that do not reach."""
@@ -58,6 +60,7 @@ def forecast_of(layout: Layout, served: Served) -> dict[str, Any] | None:
         return {"model": served.spec.name, "problem": str(problem)}
     if known is None:
         return None
+    groups = {g.role: g for g in layout.groups_of(served)}
     found: dict[str, Any] = {"model": served.spec.name, "advice": str(advice(known)), "better": advice(known).better}
     if known.rates and known.split and known.room:
         now = balance(known.split, known.rates, known.workload)
@@ -71,7 +74,9 @@ def forecast_of(layout: Layout, served: Served) -> dict[str, Any] | None:
         found["prefillWaitSeconds"] = known.room.prefill_wait_seconds
         found["ratio"] = {"now": round(now.ratio, 3), **{k: round(v, 3) for k, v in vars(now.optimum).items()}}
     else:
-        found["bounds"] = [str(bound) for bound in _bounds(layout.groups_of(served), known.workload)]
+        pair: dict[Phase, Group] = {"prefill": groups["prefill"], "decode": groups["decode"]}
+        found["bounds"] = [str(bound) for side, group in pair.items() if (bound := bound_of(group, side, known.workload))]
+        found["unmeasured"] = [side for side, group in pair.items() if not group.spec.measured_rates]
     if known.transfer:
         found["kvTransfer"] = {
             "bytes": round(known.transfer.kv.total),
@@ -91,19 +96,21 @@ def _rates(prefill: Group, decode: Group, workload: Workload) -> Rates | None:
     return rates_at(curves[0], curves[1], workload)
 
 
-def _bounds(groups: Sequence[Group], workload: Workload) -> list[Bound]:
-    """What arithmetic and memory bandwidth leave to each role, for the requests that the KV cache of each of its ranks holds."""
-    found: list[Bound] = []
-    for group in groups:
-        room = capacity_of(group)
-        if group.role == "prefill":
-            found.append(prefill_tokens(group.served.facts, group.instance.gpu))
-        elif room is not None and room.weights_gib.mid > 0 and room.kv_tokens.mid >= workload.input_tokens + workload.output_tokens:
-            batch = batch_limit(shape_of(group).sequence_slots, room.kv_tokens.mid, workload)
-            held = batch * (workload.input_tokens + workload.output_tokens / 2) * room.kv_bytes_per_token_per_gpu
-            step = Step(group.served.facts.layers, group.spec.tensor_parallel, room.weights_gib.mid * GIB, held)
-            found.append(decode_tokens(group.instance.gpu, step, batch, room.ranks))
-    return found
+def bound_of(group: Group, side: Phase, workload: Workload) -> Bound | None:
+    """What arithmetic and memory bandwidth leave to prompts (prefill) or answers (decode) on the GPUs of a group.
+
+    Answers are those of the requests that the KV cache of each of its ranks holds; None where it holds none.
+    """
+    facts, gpu = group.served.facts, group.instance.gpu
+    if side == "prefill":
+        return prefill_tokens(facts, gpu)
+    room = capacity_of(group)
+    if room is None or room.weights_gib.mid <= 0 or room.kv_tokens.mid < workload.input_tokens + workload.output_tokens:
+        return None
+    batch = batch_limit(shape_of(group).sequence_slots, room.kv_tokens.mid, workload)
+    held = batch * (workload.input_tokens + workload.output_tokens / 2) * room.kv_bytes_per_token_per_gpu
+    step = Step(facts.layers, group.spec.tensor_parallel, room.weights_gib.mid * GIB, held)
+    return decode_tokens(gpu, step, batch, room.ranks)
 
 
 def _transfer(prefill: Group, decode: Group, workload: Workload, wanted: float) -> KvTransfer | None:

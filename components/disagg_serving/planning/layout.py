@@ -12,6 +12,7 @@ from ..spec.network import region_of
 from ..spec.serving import RoleName
 from ..yaml_io import inside
 from .autoscaling import scaled_out
+from .bounds import stated_bound
 from .node_classes import build_node_classes
 from .pairs import CANDIDATE, identified, pairs_of
 from .placement import by_pool, pack
@@ -60,8 +61,8 @@ def build_layout(spec: EnvironmentSpec, served: list[Served]) -> Layout:
     live, candidates = [s for s in served if s.live], [s for s in served if not s.live]
     if not spec.makes_pools:
         return Layout(spec, live, groups, [], [], spec.node_pools, candidates)
-    needed = {pool: len(pack(members)) for pool, members in by_pool(scaled_out(groups)).items()}
-    pools = build_pools(groups, zone or "", needed)
+    bounds = {pool: stated_bound(members) or len(pack(members)) for pool, members in by_pool(scaled_out(groups)).items()}
+    pools = build_pools(groups, zone or "", bounds)
     return Layout(spec, live, with_surge(groups, pools), pools, build_node_classes(groups), spec.node_pools, candidates)
 
 

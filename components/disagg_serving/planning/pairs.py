@@ -103,9 +103,14 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
 def placed(findings: Iterable[Finding]) -> list[Finding]:
     """Findings where a person can act on them: about the model, if it says the same of the model or the candidate cannot say otherwise."""
     found = list(findings)
-    of_models = {(f.id, f.path, f.message) for f in found if CANDIDATE not in f.path}
+    of_models = [_said(f, f.path) for f in found if CANDIDATE not in f.path]
     moved = [replace(f, path=belonging(f.path)) for f in found]
-    return [f for f in moved if CANDIDATE not in f.path or (f.id, f.path.replace(CANDIDATE, "", 1), f.message) not in of_models]
+    return [f for f in moved if CANDIDATE not in f.path or _said(f, f.path.replace(CANDIDATE, "", 1)) not in of_models]
+
+
+def _said(finding: Finding, path: str) -> tuple[object, ...]:
+    """What a finding says as if it stood at `path`; another value or other ways out are another finding."""
+    return finding.id, path, finding.level, finding.message, finding.value, finding.allowed
 
 
 def belonging(path: str) -> str:

@@ -45,19 +45,27 @@ def pack(groups: Sequence[Group], most: int | None = None) -> list[Node]:
     ordered = sorted(groups, key=lambda g: (-g.pod_requests.cpu_millis, -g.pod_requests.memory_mib, g.name))
     nodes: list[Node] = []
     for group in ordered:
-        if not group.pod_requests.fits(room):
+        each = group.pod_requests
+        if not each.fits(room):
             continue
         current = 0
         for pod in (name for names in group.pods() for name in names):
             # pods of a group are alike: a node that refused one refuses the next
-            while current < len(nodes) and not nodes[current].take(pod, group.pod_requests):
+            while current < len(nodes) and not nodes[current].take(pod, each):
                 current += 1
             if current == len(nodes) == most:
                 break
             if current == len(nodes):
                 nodes.append(Node(room))
-                nodes[current].take(pod, group.pod_requests)
+                nodes[current].take(pod, each)
     return nodes
+
+
+def nodes_of(pods: int, group: Group) -> int:
+    """How many nodes `pack` fills with so many pods that all ask for what those of `group` do."""
+    room, ask = vars(room_of(group.instance)), vars(group.pod_requests)
+    on_one = min(room[what] // amount for what, amount in ask.items() if amount)
+    return -(-pods // on_one) if on_one else 0
 
 
 def by_pool(groups: Sequence[Group]) -> dict[str, list[Group]]:

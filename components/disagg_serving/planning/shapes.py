@@ -260,14 +260,16 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
     size = group_size(role, instance)
     gpus = world_size(role) // size
     needs_efa = size > 1 or name != "server"
+    sidecar = Requests(SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB) if name == "decode" else Requests()
+    # on a small node the sidecar takes more than what is kept back for DaemonSets
+    beside = (instance.allocatable.cpu_millis * gpus // instance.gpu.count - sidecar.cpu_millis) // 1000
     engine = Requests(
-        cpu_millis=round(role.cpu * 1000) if role.cpu else _share(instance.allocatable.cpu_millis / 1000, gpus, instance) * 1000,
+        cpu_millis=round(role.cpu * 1000) if role.cpu else min(_share(instance.allocatable.cpu_millis / 1000, gpus, instance), beside) * 1000,
         memory_mib=(role.memory_gib or _share(instance.allocatable.memory_mib / 1024, gpus, instance)) * 1024,
         disk_gib=role.ephemeral_storage_gib or local_disk_gib(served),
         gpus=gpus,
         efa=instance.efa.count * gpus // instance.gpu.count if needs_efa else 0,
     )
-    sidecar = Requests(SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB) if name == "decode" else Requests()
     pool = pool_name(name, instance, role.capacity) if pools_made else ""
     parts = (served.spec.name, served.spec.generation, None if name == "server" else name)
     return Group(
@@ -330,12 +332,11 @@ def block_size_of(group: Group) -> int | None:
     return model.block_size or facts.block_size or by_default
 
 
-def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, int]) -> list[Pool]:
-    """The NodePools that the groups need, by name. `nodes_needed` is the default of their bounds."""
+def build_pools(groups: Sequence[Group], zone: str, bounds: Mapping[str, int]) -> list[Pool]:
+    """The NodePools that the groups need, by name, with the most nodes that each may have."""
     pools: dict[str, Pool] = {}
     for group in groups:
         capacity = group.spec.capacity
-        given = [n for g in groups if g.pool == group.pool and (n := g.spec.capacity.most_nodes)]
         pools.setdefault(
             group.pool,
             Pool(
@@ -345,7 +346,7 @@ def build_pools(groups: Sequence[Group], zone: str, nodes_needed: Mapping[str, i
                 node_class=node_class_name(group.instance, capacity),
                 capacity_type=capacity.type,
                 zone=zone,
-                max_nodes=max(given, default=nodes_needed[group.pool]),
+                max_nodes=bounds[group.pool],
                 path=group.path,
                 labels={labels.ROLE: group.role, labels.POOL: group.pool},
                 taints=role_taints(group.role),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .autoscaling import scaled_out
-from .placement import by_pool, pack
+from .placement import by_pool, nodes_of
 from .shapes import Group, Pool
 
 
@@ -22,12 +22,10 @@ def with_surge(groups: Sequence[Group], pools: Sequence[Pool]) -> list[Group]:
     for name, members in by_pool(scaled_out(groups)).items():
         if name not in made or len({g.pod_requests for g in members}) > 1:
             continue
-        pool, together = made[name], list(members)
-        room = pool.max_nodes if pool.capacity_type == "reserved" else min(len(pack(members)), pool.max_nodes)
-        for i, group in enumerate(members):
-            more = replace(group, replicas=group.replicas + 1)
-            tried = [*together[:i], more, *together[i + 1 :]]
-            if len(pack(tried)) <= room:
-                together = tried
+        pool, pods = made[name], sum(g.size * g.replicas for g in members)
+        room = pool.max_nodes if pool.capacity_type == "reserved" else min(nodes_of(pods, members[0]), pool.max_nodes)
+        for group in members:
+            if nodes_of(pods + group.size, group) <= room:
+                pods += group.size
                 surging.add((group.namespace, group.name))
     return [replace(g, surge=1) if (g.namespace, g.name) in surging else g for g in groups]

@@ -10,7 +10,7 @@ from ..errors import Finding, Level, sort_findings
 from ..planning.rolling import rolling
 from . import providers
 from .base import ALL, BasePlans
-from .deltas import capacity_deltas, check_changes, cost_deltas, placement_deltas
+from .deltas import at_most_deltas, capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .diff import NEW_ID, Change, CheckChanges, Difference, Op, PathChange
 from .effects import with_effects, worst_first
 from .graph import COMPUTED, SECRET, Graph
@@ -103,6 +103,7 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
     changed = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias), rolling)
+    more_nodes, more_cost = at_most_deltas(before, after)
     return Difference(
         base,
         commit,
@@ -110,8 +111,8 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
         [*moved, *sorted(changed, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn]))],
         declared - sum(c.urn in new and c.type != providers.TYPE for c in changes),
         capacity_deltas(before.get("capacity", []), after.get("capacity", [])),
-        placement_deltas(before.get("placement", []), after.get("placement", [])),
-        cost_deltas(before.get("cost") or {}, after.get("cost") or {}),
+        [*placement_deltas(before.get("placement", []), after.get("placement", [])), *more_nodes],
+        [*cost_deltas(before.get("cost") or {}, after.get("cost") or {}), *more_cost],
         checks,
     )
 
@@ -126,14 +127,18 @@ def _changes(old: Resources, new: Resources, renames: Sequence[Rename]) -> list[
     formers = {r.urn: r for r in renames}
     gone = old.keys() - new.keys() - {r.former for r in renames}
     found: dict[str, Change] = {}
+    made: set[str] = set()
     for urn in _in_order(new):
         resource, rename = new[urn], formers.get(urn)
         if urn not in old and rename is None:
             found[urn] = _change(resource, Op.CREATE, ())
+            made.add(urn)
             continue
         former = old[rename.former if rename else urn]
-        paths = _path_changes(former, resource, found)
+        paths = _path_changes(former, resource, found, made)
         op = Op.REPLACE if any(p.forces_replacement for p in paths) else Op.UPDATE
+        if op is Op.REPLACE or (rename is not None and not rename.by_alias):
+            made.add(urn)
         if rename is not None:
             found[urn] = replace(_change(resource, Op.RENAME if op is Op.UPDATE or not rename.by_alias else op, paths), former=rename.former)
         elif paths:
@@ -165,8 +170,8 @@ def _sources(resource: Mapping[str, Any]) -> set[str]:
     return {urn for urns in resource.get("inputDependencies", {}).values() for urn in urns}
 
 
-def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping[str, Change]) -> list[PathChange]:
-    """What differs between two recordings of one resource, and what follows from resources before it that are made anew."""
+def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping[str, Change], made: set[str]) -> list[PathChange]:
+    """What differs between two recordings of one resource, and what follows from resources before it; those in `made` are new ones."""
     type_token, options = new["type"], new["options"]
     on_changes = options.get("replaceOnChanges", ())
     changes = [
@@ -175,7 +180,6 @@ def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping
         if not any(covers(p, path) for p in options.get("ignoreChanges", ()))
     ]
     changes += [PathChange(f"options.{path}", before, after) for path, before, after in differences(_kept_options(old), _kept_options(new))]
-    made = {urn for urn, change in found.items() if change.op in (Op.CREATE, Op.REPLACE, Op.RENAME)}
     same = {change.former: urn for urn, change in found.items() if change.former}
     for key, urns in new.get("inputDependencies", {}).items():
         sources = {same.get(urn, urn) for urn in old.get("inputDependencies", {}).get(key, urns)}
@@ -183,7 +187,7 @@ def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping
         if other and _holds_computed(new["inputs"].get(key)) and not any(covers(key, c.path) for c in changes):
             value = SECRET if new["inputs"][key] == SECRET else COMPUTED
             changes.append(PathChange(key, value, NEW_ID, forces_replacement(type_token, key)))
-    if new["provider"] in made or (old["provider"] and new["provider"] and old["provider"] != new["provider"]):
+    if new["provider"] in made or (old["provider"] and new["provider"] and same.get(old["provider"], old["provider"]) != new["provider"]):
         changes.append(PathChange("options.provider", old["provider"], new["provider"], forces_replacement=True))
     return changes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import Finding, Level, sort_findings
@@ -10,6 +11,7 @@ from ..planning.report import engine_of
 from .diff import CheckChanges, Delta
 
 Data = Mapping[str, Any]
+TOTAL = "total"
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
@@ -52,7 +54,21 @@ def cost_deltas(before: Data, after: Data) -> list[Delta]:
 
 def _cost(cost: Data) -> dict[str, dict[str, tuple[Any, str]]]:
     lines = {line["item"]: {"price": (line["perMonth"], "USD a month")} for line in cost.get("lines", ())}
-    return {**lines, "total": {"price": (cost.get("perMonth"), "USD a month")}} if lines else {}
+    return {**lines, TOTAL: {"price": (cost.get("perMonth"), "USD a month")}} if lines else {}
+
+
+def at_most_deltas(before: Data, after: Data) -> tuple[list[Delta], list[Delta]]:
+    """Nodes, and USD a month in total, with all engines that autoscaling may add; nothing where neither plan has a scaled role."""
+    if not any((plan.get("autoscaling") or {}).get("roles") for plan in (before, after)):
+        return [], []
+    old, new = ((plan.get("autoscaling") or {}).get("atMost") or plan for plan in (before, after))
+    nodes = placement_deltas(old.get("placement", []), new.get("placement", []))
+    total = [d for d in cost_deltas(old.get("cost") or {}, new.get("cost") or {}) if d.subject == TOTAL]
+    return [_named(d) for d in nodes if d.figure == "nodes"], [_named(d) for d in total]
+
+
+def _named(delta: Delta) -> Delta:
+    return replace(delta, figure=f"{delta.figure} at most")
 
 
 def _deltas(old: Mapping[str, Any], new: Mapping[str, Any], judge: Any) -> list[Delta]:

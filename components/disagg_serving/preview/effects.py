@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import labels
 from ..errors import Level
 from .diff import Change, Op
 from .effects_aws import AWS_EFFECTS
-from .effects_base import NODE_POOL, Case, Effect, Judge, join
-from .effects_kubernetes import CHART, KUBERNETES_EFFECTS, LWS, PAIRED, SERVICE, kv_contract, role_of, selected_apart
+from .effects_base import NODE_POOL, SERVICE, Case, Effect, Judge, get, join
+from .effects_engines import LWS, PAIRED, kv_contract, pod_templates, role_of, selected_apart
+from .effects_kubernetes import CHART, KUBERNETES_EFFECTS
 from .renames import is_custom
 from .replacements import is_refused
 
@@ -113,11 +115,11 @@ def _lost_providers(changes: Sequence[Change], before: Resources, kept: frozense
 
 def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources) -> dict[str, list[Effect]]:
     """Prefill and decode of one model roll by themselves: where what they must share changes, both revisions serve together for a while."""
-    roles: dict[str, dict[str, str]] = {}
+    roles: dict[tuple[str, str], dict[str, str]] = {}
     for urn, resource in after.items():
         found = role_of(resource) if resource["type"] == LWS else None
         if found is not None:
-            roles.setdefault(found[0], {})[found[1]] = urn
+            roles.setdefault((found[0], _identity(resource)), {})[found[1]] = urn
     effects: dict[str, list[Effect]] = {}
     updated = {c.urn: before[c.former or c.urn] for c in changes if c.type == LWS and c.op is Op.UPDATE}
     for by_role in roles.values():
@@ -126,3 +128,8 @@ def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources)
             if not all(selected_apart(updated[urn], after[urn], after) for urn in urns):
                 effects |= {urn: [Effect(MIXED, Level.WARNING)] for urn in urns}
     return effects
+
+
+def _identity(workload: Mapping[str, Any]) -> str:
+    """What tells the pods of a pair from those of a candidate of the same model; nothing where somebody else wrote them."""
+    return next((str(found) for t in pod_templates(workload) if (found := (get(t, "metadata.labels") or {}).get(labels.IDENTITY))), "")

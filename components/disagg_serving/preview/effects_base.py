@@ -10,6 +10,7 @@ from ..errors import Level
 from .diff import Change, Op
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+SERVICE = "kubernetes:core/v1:Service"
 _ORDER = {Level.ERROR: 2, Level.WARNING: 1, Level.INFO: 0}
 
 

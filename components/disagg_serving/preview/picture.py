@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..manifests.names import pair_name
 from ..planning.placement import Node, by_pool, place, pool_key
 from ..planning.shapes import Group, Layout, Pool, Served
 
@@ -14,10 +15,14 @@ DRAWN_ALIKE = 4
 
 @dataclass(frozen=True)
 class DrawnPod:
-    """A pod and its slots. `leader` is the pod that answers for its engine; `member` says which one this is where there are several."""
+    """A pod and its slots. `leader` is the pod that answers for its engine; `member` says which one this is where there are several.
+
+    `pair` is the model's name, or that of a candidate that waits, whose pods get no requests.
+    """
 
     name: str
-    model: str
+    pair: str
+    waiting: bool
     role: str
     gpus: int
     efa: int
@@ -55,9 +60,13 @@ class DrawnPool:
 
 @dataclass(frozen=True)
 class Entrance:
-    """How requests reach a model, and how its roles talk: `split` into prefill and decode, `stages` over the nodes of a group."""
+    """How requests reach a pair, and how its roles talk: `split` into prefill and decode, `stages` over the nodes of a group.
 
-    model: str
+    None reach a candidate that is `waiting`.
+    """
+
+    pair: str
+    waiting: bool
     router: str
     balancer: str
     split: bool
@@ -89,7 +98,7 @@ def scenes_of(layout: Layout) -> list[Scene]:
     owners = {pod: (g, names.index(pod)) for g in layout.groups for names in g.pods() for pod in names}
     scenes = []
     for models, keys in _together(layout):
-        entrances = [_entrance(layout, served) for served in layout.served if served.spec.name in models]
+        entrances = [_entrance(layout, pair) for served in layout.served if served.spec.name in models for pair in _pairs(layout, served)]
         scenes.append(Scene(entrances, [_pool(key, groups[key], *placed[key], owners) for key in keys]))
     return scenes
 
@@ -98,7 +107,7 @@ def _together(layout: Layout) -> list[tuple[set[str], list[str]]]:
     """Names of models with the pools that they are on; models on a common pool stand together."""
     found: list[tuple[set[str], set[str]]] = []
     for served in layout.served:
-        models, keys = {served.spec.name}, {pool_key(g) for g in layout.groups_of(served)}
+        models, keys = {served.spec.name}, {pool_key(g) for pair in _pairs(layout, served) for g in layout.groups_of(pair)}
         for other in [o for o in found if o[1] & keys]:
             found.remove(other)
             models, keys = models | other[0], keys | other[1]
@@ -107,14 +116,20 @@ def _together(layout: Layout) -> list[tuple[set[str], list[str]]]:
     return [(models, sorted(keys)) for models, keys in sorted(found, key=lambda f: min(order.index(m) for m in f[0]))]
 
 
+def _pairs(layout: Layout, served: Served) -> list[Served]:
+    return [served, *layout.candidates_of(served)]
+
+
 def _entrance(layout: Layout, served: Served) -> Entrance:
     spec, groups = served.spec, layout.groups_of(served)
     gateway = spec.gateway
+    routed = gateway.enabled and served.live
     balancer = f"{'public' if gateway.public else 'internal'} load balancer, {'HTTPS' if gateway.certificate_arn else 'HTTP'}"
     return Entrance(
-        model=spec.name,
-        router="llm-d router" if gateway.enabled else "",
-        balancer=balancer if gateway.enabled else "",
+        pair=pair_name(served),
+        waiting=not served.live,
+        router="llm-d router" if routed else "",
+        balancer=balancer if routed else "",
         split=spec.disaggregated,
         stages=any(g.size > 1 for g in groups),
         efa=any(g.uses_efa for g in groups),
@@ -158,4 +173,5 @@ def _node(index: int, node: Node, owners: dict[str, tuple[Group, int]], alike: i
 def _pod(name: str, group: Group, position: int) -> DrawnPod:
     member = "" if group.size == 1 else "leader" if position == 0 else f"worker {position}"
     leader = name if position == 0 else name.rpartition("-")[0]
-    return DrawnPod(name, group.served.spec.name, group.role, group.engine_requests.gpus, group.engine_requests.efa, leader, member)
+    served, requests = group.served, group.engine_requests
+    return DrawnPod(name, pair_name(served), not served.live, group.role, requests.gpus, requests.efa, leader, member)

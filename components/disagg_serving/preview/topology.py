@@ -12,8 +12,8 @@ MOST_LINKS = 300
 """Mermaid refuses a chart of more than 500 links or 50,000 characters; models beyond are counted instead of drawn."""
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:=_-+/()")
 
-Homes = dict[tuple[str, str], dict[str, list[str]]]
-"""Boxes by model and role, then by the leader of the engine whose pods are in them."""
+Homes = dict[tuple[str, bool, str], dict[str, list[str]]]
+"""Boxes by pair, whether it waits, and role, then by the leader of the engine whose pods are in them."""
 
 
 def topology_of(layout: Layout) -> str:
@@ -23,7 +23,7 @@ def topology_of(layout: Layout) -> str:
         drawn, homes = _boxes(scene, pools)
         ways = list(dict.fromkeys(way for i, entrance in enumerate(scene.entrances, models) for way in _ways(entrance, f"r{i}", homes)))
         if len(links) + len(ways) > MOST_LINKS:
-            left_out += len(scene.entrances)
+            left_out += sum(not entrance.waiting for entrance in scene.entrances)
             continue
         boxes, links, pools, models = boxes + drawn, links + ways, pools + len(scene.pools), models + len(scene.entrances)
     if left_out:
@@ -44,26 +44,26 @@ def _boxes(scene: Scene, first: int) -> tuple[list[str], Homes]:
         for j, node in enumerate(pool.nodes):
             lines.append(f'    p{i}n{j}["{_inside(node)}"]')
             for pod in node.pods:
-                homes.setdefault((pod.model, pod.role), {}).setdefault(pod.leader, []).append(f"p{i}n{j}")
+                homes.setdefault((pod.pair, pod.waiting, pod.role), {}).setdefault(pod.leader, []).append(f"p{i}n{j}")
         lines.append("  end")
     return lines, homes
 
 
 def _inside(node: DrawnNode) -> str:
-    held = Counter(p.model if p.role == "server" else f"{p.model}-{p.role}" for p in node.pods)
+    held = Counter(p.pair if p.role == "server" else f"{p.pair}-{p.role}" for p in node.pods)
     each = [f"{node.alike + 1} nodes, each:"] if node.alike else []
     pods = [mermaid_label(f"{n} x {name}") for name, n in sorted(held.items())]
     return "<br/>".join([*each, *pods, f"idle: {node.idle_gpus} GPU, {node.idle_efa} EFA"])
 
 
 def _ways(entrance: Entrance, router: str, homes: Homes) -> list[str]:
-    """Links of one model, some more than once: requests go to the leader of each engine, and its other pods are behind it."""
-    engines = {role: list(homes.get((entrance.model, role), {}).values()) for role in ("prefill", "decode", "server")}
+    """Links of one pair, some more than once: requests go to the leader of each engine, and its other pods are behind it; to a candidate, none."""
+    engines = {role: list(homes.get((entrance.pair, entrance.waiting, role), {}).values()) for role in ("prefill", "decode", "server")}
     first = {role: dict.fromkeys(boxes[0] for boxes in found) for role, found in engines.items()}
-    name, kv = mermaid_label(entrance.model), "KV over EFA" if entrance.efa else "KV over TCP"
+    name, kv = mermaid_label(entrance.pair), "KV over EFA" if entrance.efa else "KV over TCP"
     lines = [f'  client --> {router}["{entrance.router}<br/>{name}"]'] if entrance.router else []
     way = f"  {router} -->" if entrance.router else f'  client -->|"{name}"|'
-    lines += [f"{way} {box}" for box in [*first["server"], *first["decode"]]]
+    lines += [f"{way} {box}" for box in [*first["server"], *first["decode"]] if not entrance.waiting]
     lines += [f"  {a} <-->|NCCL over EFA| {b}" for boxes in chain(*engines.values()) for a, b in pairwise(boxes)]
     for decode in first["decode"]:
         lines += [line for prefill in first["prefill"] for line in (f"  {decode} -->|prompt| {prefill}", f"  {prefill} ==>|{kv}| {decode}")]

@@ -51,8 +51,13 @@ class Cluster(pulumi.ComponentResource):
     """
 
     cluster_name: pulumi.Output[str]
+    """Name of the EKS cluster."""
+
     kubeconfig: pulumi.Output[str]
+    """Kubeconfig, a secret."""
+
     node_role_name: pulumi.Output[str]
+    """Name of the GPU nodes' IAM role."""
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""

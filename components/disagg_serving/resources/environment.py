@@ -1,7 +1,7 @@
 """The whole environment: network, cluster, pools, controller and models from one spec."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import pulumi
 
@@ -35,8 +35,39 @@ class EnvironmentArgs(EnvironmentSpecArgs, total=False):
     """Secret values by the key that the spec names, for example the value of weights.token_key. Default: none."""
 
 
+class ServicesOfModel(TypedDict):
+    """Where the engines of a model answer inside the cluster."""
+
+    namespace: str
+    """Namespace of the Services."""
+
+    names: list[str]
+    """Names of the Services, one a role."""
+
+
 class Environment(pulumi.ComponentResource):
     """What one stack file describes: Network, Cluster, NodePools, Lws, Weights, ModelServing, Gateway, Autoscaling, Observability."""
+
+    kubeconfig: pulumi.Output[str]
+    """Kubeconfig of the cluster, a secret."""
+
+    cluster_name: pulumi.Output[str]
+    """Name of the EKS cluster."""
+
+    node_role_name: pulumi.Output[str]
+    """Name of the GPU nodes' IAM role."""
+
+    gpu_subnet_ids: pulumi.Output[list[str]]
+    """Subnets of the GPU nodes."""
+
+    node_pools: pulumi.Output[list[str]]
+    """Names of the NodePools."""
+
+    endpoints: pulumi.Output[dict[str, str]]
+    """URL of each model that has a gateway, by the model's name."""
+
+    services: pulumi.Output[dict[str, ServicesOfModel]]
+    """Services of each model, by the model's name."""
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
@@ -113,14 +144,21 @@ class Environment(pulumi.ComponentResource):
         if scaled(layout.groups):
             keda = pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=ready))
             Autoscaling.of_layout(name, layout, adopting, self.models, keda)
+        self.kubeconfig, self.cluster_name, self.node_role_name = self.cluster.kubeconfig, self.cluster.cluster_name, self.cluster.node_role_name
+        adopted = list(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []
+        self.gpu_subnet_ids = network.gpu_subnet_ids if network else pulumi.Output.from_input(adopted)
+        self.node_pools = pools.pool_names if pools else pulumi.Output.from_input([])
+        endpoints: Any = {m: g.endpoint for m, g in self.gateways.items()}
+        services: Any = {m: {"namespace": s.namespace, "names": s.service_names} for m, s in self.models.items()}
+        self.endpoints, self.services = pulumi.Output.from_input(endpoints), pulumi.Output.from_input(services)
         self.outputs: dict[str, Any] = {
-            "kubeconfig": self.cluster.kubeconfig,
-            "clusterName": self.cluster.cluster_name,
-            "nodeRoleName": self.cluster.node_role_name,
-            "gpuSubnetIds": network.gpu_subnet_ids if network else (list(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []),
-            "nodePools": pools.pool_names if pools else [],
-            "endpoints": {m: g.endpoint for m, g in self.gateways.items()},
-            "services": {m: {"namespace": s.namespace, "names": s.service_names} for m, s in self.models.items()},
+            "kubeconfig": self.kubeconfig,
+            "clusterName": self.cluster_name,
+            "nodeRoleName": self.node_role_name,
+            "gpuSubnetIds": self.gpu_subnet_ids,
+            "nodePools": self.node_pools,
+            "endpoints": endpoints,
+            "services": services,
             "capacity": capacities(layout),
         }
         self.register_outputs(self.outputs)

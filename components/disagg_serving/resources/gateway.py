@@ -54,6 +54,7 @@ class Gateway(pulumi.ComponentResource):
     """
 
     endpoint: pulumi.Output[str]
+    """URL of the model; of the DNS record where there is one."""
 
     def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the gateway with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""

@@ -28,8 +28,13 @@ class Network(pulumi.ComponentResource):
     """
 
     vpc_id: pulumi.Output[str]
+    """Id of the VPC."""
+
     private_subnet_ids: pulumi.Output[list[str]]
+    """Private subnets of control plane and nodes, one a zone."""
+
     gpu_subnet_ids: pulumi.Output[list[str]]
+    """The private subnets in gpuZone."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the network. Raises pulumi.RunError when the args are not valid."""

@@ -44,6 +44,7 @@ class NodePools(pulumi.ComponentResource):
     """
 
     pool_names: pulumi.Output[list[str]]
+    """Names of the NodePools."""
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""

@@ -56,7 +56,10 @@ class ModelServing(pulumi.ComponentResource):
     """
 
     namespace: pulumi.Output[str]
+    """Namespace of the model."""
+
     service_names: pulumi.Output[list[str]]
+    """Names of the Services, one a role."""
 
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""

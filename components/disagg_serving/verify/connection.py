@@ -68,8 +68,11 @@ class Connection:
         # the client trusts the form of the file: what is none ends in whatever its code then meets
         except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, LookupError) as problem:
             where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+            files = [Path(part).expanduser() for part in str(where).split(os.pathsep) if part]
             known = isinstance(problem, config.ConfigException)
             reason = " ".join(str(problem).split()).removesuffix(".").lower() if known else "it is not a kubeconfig"
+            # the client says of a file that is not there that it is invalid
+            reason = reason if any(file.exists() for file in files) else "there is no such file"
             raise ToolError(f"kubeconfig {where}: {reason}; name another one with --kubeconfig or --context") from None
         self.server = str(settings.host)
         self._api = client.ApiClient(settings)

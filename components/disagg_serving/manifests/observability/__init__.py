@@ -19,7 +19,8 @@ def build_observability(layout: Layout) -> list[dict[str, Any]]:
     objects = build_exporter_base(layout) if asked.dcgm_exporter == "chart" else []
     for served in layout.served:
         groups = layout.groups_of(served)
-        objects += build_monitors(served, groups, asked) if asked.pod_monitors else []
+        for pair in (served, *layout.candidates_of(served)) if asked.pod_monitors else ():
+            objects += build_monitors(pair, layout.groups_of(pair), asked)
         objects += [build_rule(served, groups, layout)] if asked.alerts else []
         objects += build_dashboards(served, groups, layout) if asked.dashboards else []
     if asked.pod_monitors and asked.dcgm_exporter == "chart":

@@ -139,17 +139,19 @@ def _engines(served: Served, groups: Sequence[Group]) -> list[Panel]:
         ),
         Panel(
             "Engines that answer",
-            "Engines whose metrics can be read, against the replicas of the plan.",
-            tuple(
-                query
-                for g in groups
-                for query in (
-                    Query(f"sum({q.of('up', g.role)})", g.role),
-                    Query(constant(g.replicas), f"{g.role}, planned", planned=True),
-                )
-            ),
+            "Engines whose metrics can be read, against the replicas of the plan; of a scaled role against its least and its most.",
+            tuple(query for g in groups for query in (Query(f"sum({q.of('up', g.role)})", g.role), *_planned(g))),
         ),
     ]
+
+
+def _planned(group: Group) -> tuple[Query, ...]:
+    """How many engines of a role the plan has."""
+    spec = group.spec
+    if spec.autoscaling is None:
+        return (Query(constant(group.replicas), f"{group.role}, planned", planned=True),)
+    bounds = {"at least": spec.least_replicas, "at most": spec.most_replicas}
+    return tuple(Query(constant(number), f"{group.role}, {word}", planned=True) for word, number in bounds.items())
 
 
 def _gpus(groups: Sequence[Group]) -> list[Panel]:

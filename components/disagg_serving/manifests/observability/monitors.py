@@ -10,7 +10,7 @@ from typing import Any
 
 from ...planning.shapes import API_PORT, Group, Served
 from ...spec import ObservabilitySpec
-from ..names import leader_selector, managed, router_labels
+from ..names import leader_selector, managed, pair_name, router_labels
 from ..network_policy import PICKER_METRICS_PORT, PROXY_READY_PORT
 
 ROUTER = "router"
@@ -18,13 +18,16 @@ ENVOY_PATH = "/stats/prometheus"
 
 
 def build_monitors(served: Served, groups: Sequence[Group], asked: ObservabilitySpec) -> list[dict[str, Any]]:
-    """PodMonitors of one model: one a role, and one of the router with the endpoint picker and Envoy."""
+    """PodMonitors of one pair: one a role, and of the pair that serves one of the router with the endpoint picker and Envoy.
+
+    Series of a candidate that waits have another `model`, so that no dashboard, alert or autoscaler of the model takes them for its own.
+    """
     read: list[tuple[str, str, Mapping[str, str], dict[int, str]]] = [(g.name, g.role, leader_selector(g), {API_PORT: "/metrics"}) for g in groups]
-    if served.spec.gateway.enabled:
+    if served.spec.gateway.enabled and served.live:
         read.append((f"{served.spec.name}-router", ROUTER, router_labels(served), {PICKER_METRICS_PORT: "/metrics", PROXY_READY_PORT: ENVOY_PATH}))
     found = []
     for name, role, pods, ports in read:
-        added = {"model": served.spec.name, "role": role}
+        added = {"model": pair_name(served), "role": role}
         found.append(pod_monitor(managed(name, served), pods, [endpoint(port, path, asked, added) for port, path in ports.items()], asked))
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .law import Headroom, Split, balance, best_split
-from .rates import Rates, Workload
+from .rates import Rates, Workload, figure
 from .transfer import KvTransfer
 
 SHORT_PROMPT = 2000
@@ -43,9 +43,9 @@ TCP_WORDS = (
     "8,000 tokens Dynamo saw a TTFT of about 1 s over EFA and 98 s over TCP"
 )
 SLOW_WORDS = "a typical KV transfer takes {seconds:.2g} s, {part:.0%} of the {limit:.3g} s allowed to the first token; up to {most:.0%} is harmless"
-FULL_WORDS = "at {wanted:.3g} requests/s a typical network is {load:.0%} busy with KV, more than it can carry"
+FULL_WORDS = "at {wanted} requests/s a typical network is {load:.0%} busy with KV, more than it can carry"
 IDLE_WORDS = (
-    "at {wanted:.3g} requests/s prefill is busy {prefill:.0%} and decode {decode:.0%} of the time: below {idle:.0%} both can share GPUs, and prompts "
+    "at {wanted} requests/s prefill is busy {prefill:.0%} and decode {decode:.0%} of the time: below {idle:.0%} both can share GPUs, and prompts "
     "disturb answers rarely"
 )
 
@@ -107,16 +107,16 @@ def off_balance(split: Split, rates: Rates, workload: Workload) -> Reason | None
     there = balance(best, rates, workload)
     o = now.optimum
     text = (
-        f"{now.bound_by} bounds this split: {now.ratio:.2g} prefill GPUs for one of decode, where {o.mid:.2g} ({o.low:.2g} to {o.high:.2g}) are the "
-        f"optimum, {now.off - 1:.0%} off"
+        f"{now.bound_by} bounds this split: {figure(now.ratio, 2)} prefill GPUs for one of decode, where {figure(o.mid, 2)} ({figure(o.low, 2)} to "
+        f"{figure(o.high, 2)}) are the optimum, {now.off - 1:.0%} off"
     )
     gain = there.requests_per_second / now.requests_per_second - 1
     if best == split:
-        text += "; whole engines of these sizes come no closer, smaller ones would"
+        text += f"; whole engines of these sizes come no closer on {split.gpus} GPUs, smaller ones or more GPUs may"
     elif gain < SAME:
         text += f"; {best} serve as much with {best.gpus} instead of {split.gpus} GPUs"
     else:
-        text += f"; {best} serve {there.requests_per_second:.3g} instead of {now.requests_per_second:.3g} requests/s"
+        text += f"; {best} serve {figure(there.requests_per_second)} instead of {figure(now.requests_per_second)} requests/s"
     if not rates.saturated:
         text += "; a rate is only known to be at least so high, so this may be wrong by a factor of 2"
     return Reason("off-balance", text)
@@ -150,12 +150,12 @@ def _by_network(s: Situation) -> list[Reason]:
     if limit is not None and high > limit * TTFT_PART:
         found.append(Reason("slow-transfer", SLOW_WORDS.format(seconds=high, part=high / limit, limit=limit, most=TTFT_PART)))
     if s.room is not None and s.room.wanted >= scenario.saturation[0]:
-        found.append(Reason("full-network", FULL_WORDS.format(wanted=s.room.wanted, load=s.room.wanted / scenario.saturation[0])))
+        found.append(Reason("full-network", FULL_WORDS.format(wanted=figure(s.room.wanted), load=s.room.wanted / scenario.saturation[0])))
     return found
 
 
 def _by_load(room: Headroom | None) -> list[Reason]:
     if room is None or room.utilisation >= IDLE:
         return []
-    words = IDLE_WORDS.format(wanted=room.wanted, prefill=room.prefill_utilisation, decode=room.decode_utilisation, idle=IDLE)
+    words = IDLE_WORDS.format(wanted=figure(room.wanted), prefill=room.prefill_utilisation, decode=room.decode_utilisation, idle=IDLE)
     return [Reason("idle", words)]

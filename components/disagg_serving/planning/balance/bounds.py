@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...catalog.entries import Gpu, Model
-from .rates import BalanceError
+from .rates import BalanceError, figure
 
 BAND = 2.0
 """Factor on either side of a roofline estimate (planning.md 7.3)."""
@@ -36,8 +36,8 @@ class Bound:
         if self.low is None and self.high is None:
             return f"{self.what}: {NO_PREDICTION} ({self.reason})"
         if self.low is None:
-            return f"{self.what}: at most {_number(self.high)} {self.unit} (bound, not a prediction: {self.reason})"
-        return f"{self.what}: {_number(self.low)} to {_number(self.high)} {self.unit} (bound, not a prediction: {self.reason})"
+            return f"{self.what}: at most {figure(self.high)} {self.unit} (bound, not a prediction: {self.reason})"
+        return f"{self.what}: {figure(self.low)} to {figure(self.high)} {self.unit} (bound, not a prediction: {self.reason})"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,3 @@ def prefill_tokens(model: Model, gpu: Gpu) -> Bound:
     idle = model.vocab_size * model.hidden_size * (1 if model.tied_embeddings else 2)
     most = peak * 1e12 / (2 * (model.parameters_b.active * 1e9 - idle))
     return Bound(what, unit, None, most, f"{peak:g} TFLOP/s and 2 operations a parameter and token, without attention")
-
-
-def _number(value: float | None) -> str:
-    return "any" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 (three digits either way)

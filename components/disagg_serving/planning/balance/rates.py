@@ -25,6 +25,11 @@ class Span:
     high: float
 
 
+def figure(value: float | None, digits: int = 3) -> str:
+    """A quantity to read: so many digits, and whole numbers from 100 on; any without one."""
+    return "any" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.{digits}g}"  # noqa: PLR2004 (three digits either way)
+
+
 @dataclass(frozen=True)
 class Workload:
     """Mean request: prompt and answer in tokens, and the share of the prompt that the prefix cache holds already.

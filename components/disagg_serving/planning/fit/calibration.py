@@ -41,6 +41,8 @@ _FATAL = re.compile(r"Engine core initialization failed|CUDA out of memory|large
 
 TOKENS_OFF, HYBRID_TOKENS_OFF = 0.02, 0.06
 """How far a log's tokens may be from those of the formula; models with windows are rounded by more."""
+OTHER_ENGINE = 1.1
+"""How far the tokens that a log names lie apart at the most: data-parallel ranks of one engine differ by a few blocks."""
 WEIGHTS_OFF = 0.1
 """How far outside of their bars a log's weights may be."""
 
@@ -130,6 +132,9 @@ def parse_log(text: str, name: str = "log") -> Calibration:
         raise SpecError([_finding(name, message, None, "the log of a start that succeeded")])
     _refuse_fatal(text, name)
     tokens, utilization = _numbers(_TOKENS, text), _numbers(_UTILIZATION, text)
+    if tokens and max(tokens) > OTHER_ENGINE * min(tokens):
+        message = f"is of several engines: their KV caches hold {min(tokens):,.0f} to {max(tokens):,.0f} tokens"
+        raise SpecError([_finding(name, message, None, "the log of one start of one engine")])
     concurrency, version = _CONCURRENCY.findall(text), _START.search(text) or _ENGINE.search(text)
     return Calibration(
         weights_gib=max(weights),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
@@ -16,6 +16,9 @@ from .kv import KvPlan, kv_plan
 from .shape import GIB, EngineShape, unknown_architecture
 from .steps import Figures, Step, explain
 from .weights import Stage, in_gib, stages, weights
+
+MANY_TIMES = 3
+"""How many times the most that is expected, or what part of the least, an overhead has to be before a record is doubted."""
 
 
 class Fit(StrEnum):
@@ -172,6 +175,20 @@ def calibration_faults(shape: EngineShape) -> list[tuple[str, str]]:
         plan.hybrid,
     )
     return contradictions(record, expected)
+
+
+def calibration_doubts(shape: EngineShape) -> list[tuple[str, str]]:
+    """Where the shape's calibration leaves an overhead that no such engine has: field and message. Raises SpecError like `capacity`."""
+    record = shape.calibration
+    if record is None:
+        return []
+    usual = capacity(replace(shape, calibration=None)).overhead_gib
+    left = shape.gpu_memory_gib * (record.gpu_memory_utilization or shape.gpu_memory_utilization) - record.weights_gib - record.kv_gib
+    far = "more" if left > MANY_TIMES * usual.high else "less" if 0 <= left < usual.low / MANY_TIMES else ""
+    if not far:
+        return []
+    message = f"leaves {left:.1f} GiB of a GPU's budget for overhead, far {far} than the {usual.low:.1f} to {usual.high:.1f} GiB of this engine"
+    return [("kvCacheGiB", message)]
 
 
 def _rank(shape: EngineShape, stage: Stage, budget: float) -> _Rank:

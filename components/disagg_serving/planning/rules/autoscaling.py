@@ -18,6 +18,9 @@ from .registry import Fault, Stage, Subject, remove, rule, use
 
 IN_CLUSTER = re.compile(r"^https?://[^./:]+\.(?P<namespace>[a-z0-9-]+)(\.svc(\..*)?)?(:\d+)?(/.*)?$")
 """The address of a Service, with its namespace."""
+MANAGED = re.compile(r"^https?://aps-workspaces\.[^/]+\.amazonaws\.com")
+"""Amazon Managed Service for Prometheus: only signed requests are answered (AWS: Signature Version 4; KEDA: TriggerAuthentication)."""
+ITSELF = re.compile(r"^https?://(localhost|127\.[0-9.]+)([:/]|$)")
 UNEVEN = 2.0
 """How far prefill and decode may drift apart between fewest and most engines, as a factor."""
 
@@ -57,15 +60,23 @@ def autoscaling_prometheus(s: Subject) -> Iterator[Fault]:
     """KEDA is told which Prometheus to ask, and the network policies let it read the metrics of engines and routers."""
     if not any(role.autoscaling for _, _, role, _ in s.roles()):
         return
-    address, policies = s.spec.autoscaling.prometheus_address, s.spec.network_policy
+    address, policies, place = s.spec.autoscaling.prometheus_address, s.spec.network_policy, "autoscaling.prometheusAddress"
     if address is None:
         allowed = "http://prometheus-operated.monitoring.svc:9090, for example"
-        yield Fault("autoscaling.prometheusAddress", "is required, since a role has autoscaling", None, allowed, "add it")
+        yield Fault(place, "is required, since a role has autoscaling", None, allowed, "add it")
+    elif MANAGED.match(address):
+        message = "answers signed requests alone, and KEDA is given no identity to sign with: it gets 403, and no role is scaled"
+        advice = "name a Prometheus in the cluster, or a proxy there that signs"
+        yield Fault(place, message, address, "a Prometheus that answers without a signature", advice, Level.WARNING)
+    elif ITSELF.match(address):
+        yield Fault(
+            place, "is KEDA's own pod, where no Prometheus runs", address, "the address of a Service", "name Prometheus' Service", Level.WARNING
+        )
     elif (found := IN_CLUSTER.match(address)) and policies.enabled and found["namespace"] != policies.prometheus_namespace:
         namespace = found["namespace"]
         message = f"is in namespace {namespace}, and network policies admit only Prometheus of {policies.prometheus_namespace}"
         ways, advice = [use("networkPolicy.prometheusNamespace", namespace)], "leave it where another one scrapes for it"
-        yield Fault("autoscaling.prometheusAddress", message, address, policies.prometheus_namespace, advice, Level.WARNING, ways)
+        yield Fault(place, message, address, policies.prometheus_namespace, advice, Level.WARNING, ways)
 
 
 @rule("autoscaling-signal", Level.ERROR, Stage.FORM, "llm-d/llm-d: guides/workload-autoscaling: prompts by backlog, answers by KV cache", firm=True)

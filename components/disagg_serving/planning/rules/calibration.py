@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...errors import Level, SpecError
-from ..fit.capacity import calibration_faults, capacity
+from ..fit.capacity import calibration_doubts, calibration_faults
 from ..report import shape_of
 from ..shapes import Group
 from .registry import Fault, Stage, Subject, rule
-
-MANY_TIMES = 3
-"""How many times the most that is expected an overhead has to be before a record is doubted."""
 
 
 @rule("calibration", Level.ERROR, Stage.LAYOUT, "vLLM: weights and KV cache share the budget, and tokens are the KV cache by the bytes of a token")
@@ -26,25 +22,17 @@ def calibration(s: Subject) -> Iterator[Fault]:
         for name, message in _faults(group):
             fix = "take the figures from a log of this very engine: `disagg fit --log` prints them"
             yield Fault(f"{group.path}.calibration.{name}", message, values[name], "figures of one start of this engine", fix)
-        if message := _unlikely(group):
-            fix, place = "see that the log is of this engine on a GPU of its own", f"{group.path}.calibration.kvCacheGiB"
-            yield Fault(place, message, measured.kv_cache_gib, "figures of one start of this engine", fix, Level.WARNING)
+        for name, message in _doubts(group):
+            fix = "see that the log is of this engine on a GPU of its own, and give the gpuMemoryUtilization that it was taken at"
+            place = f"{group.path}.calibration.{name}"
+            yield Fault(place, message, values[name], "figures of one start of this engine", fix, Level.WARNING)
 
 
-def _unlikely(group: Group) -> str:
-    """What is wrong with the overhead that a record leaves, or nothing."""
+def _doubts(group: Group) -> list[tuple[str, str]]:
     try:
-        shape = shape_of(group)
-        usual = capacity(replace(shape, calibration=None)).overhead_gib
+        return calibration_doubts(shape_of(group))
     except SpecError:
-        return ""
-    record = shape.calibration
-    if record is None:
-        return ""
-    left = shape.gpu_memory_gib * (record.gpu_memory_utilization or shape.gpu_memory_utilization) - record.weights_gib - record.kv_gib
-    if left <= MANY_TIMES * usual.high:
-        return ""
-    return f"leaves {left:.1f} GiB of a GPU's budget for overhead, far more than the {usual.low:.1f} to {usual.high:.1f} GiB of this engine"
+        return []
 
 
 def _faults(group: Group) -> list[tuple[str, str]]:

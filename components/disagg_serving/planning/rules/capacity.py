@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ... import labels
 from ...corrections import Correction
 from ...errors import Level
+from ..bounds import most_replicas, sources
 from ..cost import OLD_DAYS, cost_of, old_prices, today
 from ..placement import bounded, by_pool, pack
 from ..shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, room_of
@@ -14,6 +15,10 @@ from .registry import Fault, Stage, Subject, remove, rule, use
 
 GIB_AN_EFA, LEAST_GIB = 4, 8
 """Memory besides /dev/shm: 128 GiB to enumerate 32 EFA devices (awsome-inference#71), and what no engine starts without."""
+SMALLER = {
+    "replicas": "lower replicas, or the GPUs of an engine",
+    "autoscaling.maxReplicaCount": "lower autoscaling.maxReplicaCount, or the GPUs of an engine",
+}
 LARGER = "use a larger instance type"
 OTHERWISE = {"cpu": LARGER, "memoryGiB": LARGER, "ephemeralStorageGiB": "stream the weights with weights.s3, or use an instance type with more disk"}
 
@@ -27,11 +32,13 @@ def pod_fits_node(s: Subject) -> Iterator[Fault]:
             if wanted + sidecar > offered:
                 message = f"is too much: pod asks for {wanted + sidecar:g} {what}, more than {group.spec.instance_type} offers"
                 place, most = f"{group.path}.{key}", offered - sidecar
-                ways = [use(place, int(most)) if most >= 1 else [], remove(place) if _given(group, key) is not None else []]
+                fitting = [n for n in (_part(group, offered, sidecar), int(most)) if n >= 1]
+                ways = [use(place, *fitting), remove(place) if _given(group, key) is not None else []]
                 yield Fault(place, message, _given(group, key), f"at most {most:g}", ways=ways, otherwise=OTHERWISE[key])
         if group.shm_gib * 1024 >= group.engine_requests.memory_mib:
             most, place, memory = group.engine_requests.memory_mib // 1024 - 1, f"{group.path}.shmGiB", f"{group.path}.memoryGiB"
-            ways = [use(place, most) if most else [], [*remove(memory), *use(memory, group.shm_gib + _beside_shm(group))]]
+            roomy = [n for n in (most + 1 - _beside_shm(group), most) if n >= 1]
+            ways = [use(place, *roomy), [*remove(memory), *use(memory, group.shm_gib + _beside_shm(group))]]
             yield Fault(place, "counts as memory and leaves none for the engine", group.shm_gib, f"at most {most}", ways=ways)
 
 
@@ -65,7 +72,7 @@ def node_packing(s: Subject) -> Iterator[Fault]:
             fitting = int(offered // (wanted + sidecar))
             if 0 < fitting < pods:
                 message = f"lets {fitting} instead of {pods} pods onto a {group.spec.instance_type}; its other GPUs stay idle"
-                place, most = f"{group.path}.{key}", int(offered / pods - sidecar)
+                place, most = f"{group.path}.{key}", _part(group, offered, sidecar)
                 ways = [use(place, most), remove(place)]
                 yield Fault(place, message, _given(group, key), f"at most {most} {what}", ways=ways, otherwise="stream the weights with weights.s3")
 
@@ -88,9 +95,9 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
         others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.replicas} x {widest.size} pods"
         number = "autoscaling.maxReplicaCount" if widest.spec.autoscaling else "replicas"
         place, message = f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bound} are {kind}"
-        fewer = [n for n in (_most_replicas(widest, bound), 1) if 0 < n < widest.replicas]
-        ways = [use(f"{widest.path}.{number}", *fewer), use(place, needed) if kind == "allowed" else []]
-        yield Fault(place, message, widest.spec.capacity.nodes, f"at least {needed}", ways=ways, otherwise="lower replicas, or the GPUs of an engine")
+        most = most_replicas(widest, groups, bound)
+        ways = [use(f"{widest.path}.{number}", most) if most else [], use(place, needed) if kind == "allowed" else []]
+        yield Fault(place, message, widest.spec.capacity.nodes, f"at least {needed}", ways=ways, otherwise=SMALLER[number])
 
 
 @rule(
@@ -122,7 +129,7 @@ def mixed_pods(s: Subject) -> Iterator[Fault]:
 @rule("shared-pool", Level.ERROR, Stage.LAYOUT, "disagg-serving: one NodePool a role, instance type and capacity source")
 def shared_pool(s: Subject) -> Iterator[Fault]:
     """Models that share a pool do not state different bounds for it."""
-    for groups in by_pool(s.layout.groups).values() if s.layout else ():
+    for groups in (source for members in by_pool(s.layout.groups).values() for source in sources(members)) if s.layout else ():
         stated = {n: g for g in groups if (n := g.spec.capacity.most_nodes) is not None}
         if len(stated) > 1:
             first, *others = sorted(stated.values(), key=lambda g: g.path)
@@ -209,6 +216,11 @@ def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:
     ]
 
 
+def _part(group: Group, offered: float, sidecar: float) -> int:
+    """What the engine may ask for when its node's GPUs are all to be used."""
+    return int(offered / (group.instance.gpu.count // max(1, group.engine_requests.gpus)) - sidecar)
+
+
 def _given(group: Group, key: str) -> object:
     return {"cpu": group.spec.cpu, "memoryGiB": group.spec.memory_gib, "ephemeralStorageGiB": group.spec.ephemeral_storage_gib}[key]
 
@@ -220,12 +232,3 @@ def _beside_shm(group: Group) -> int:
 
 def _too_little(path: str, message: str, given: object, enough: int, level: Level | None = None) -> Fault:
     return Fault(path, message, given, f"{enough} or more", level=level, ways=[use(path, enough), remove(path)])
-
-
-def _most_replicas(group: Group, nodes: int) -> int:
-    per_node = len(next(iter(pack([group])), _Nothing).pods) if group.size == 1 else 1
-    return nodes * per_node // group.size
-
-
-class _Nothing:
-    pods: tuple[str, ...] = ()

@@ -44,6 +44,8 @@ FORBIDDEN_ENV = {
     "VLLM_SERVER_DEV_MODE": "opens endpoints that reset and inspect the engine",
     "VLLM_API_KEY": "is a secret",
     "VLLM_PORT": "is read as the engine's internal port",
+    "CUDA_VISIBLE_DEVICES": "hides GPUs that the pod asked for and the engine counts on",
+    "NVIDIA_VISIBLE_DEVICES": "is what the device plugin tells a pod about its GPUs",
 }
 OWNED_ENV = frozenset(
     {
@@ -82,10 +84,12 @@ EFA_ENV = {
 
 FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",
-    "--num-gpu-blocks-override", "--hf-overrides",
+    "--num-gpu-blocks-override", "--hf-overrides", "--compilation-config", "--cudagraph-capture-sizes",
+    "--disable-hybrid-kv-cache-manager", "--enable-dbo", "--enable-eplb", "--enable-lora", "--kv-cache-dtype-skip-layers",
+    "--mamba-cache-dtype", "--eplb-config", "--max-cudagraph-capture-size", "--ubatch-size",
 )  # fmt: skip
 """Flags that change memory or layout and that planning/fit does not read."""
-FORECAST_ENV = frozenset({"VLLM_PP_LAYER_PARTITION"})
+FORECAST_ENV = frozenset({"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_PP_LAYER_PARTITION"})
 
 OWN_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "mtp"})
 """Methods that need no draft model, beside those of single architectures, whose names end like MTP."""
@@ -188,7 +192,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, message, arg, "--flag or --flag=value, one an entry", ways=ways, otherwise="write its long form")
             elif not arg.startswith("--") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
-            elif carries_secret(flag.lstrip("-").replace("-", "_").replace("_token_", "_"), arg):
+            elif is_secret(arg):
                 yield Fault(
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
@@ -199,7 +203,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             elif EXPANDED_SECRET.search(arg):
                 allowed = "flags without $(HF_TOKEN) and $(VLLM_API_KEY)"
                 yield Fault(path, "expands a secret into the command line", arg, allowed, ways=[remove(path)])
-            elif _is_owned(flag):
+            elif is_owned(flag):
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
 
 
@@ -274,7 +278,10 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
             continue
         method, path = served.spec.speculative.method, f"{served.path}.speculative.method"
         ways = [use(path, "ngram"), remove(f"{served.path}.speculative")]
-        if MTP.search(method):
+        listed = _methods(served) if method not in OWN_DRAFTS else ()
+        if listed and method not in listed:
+            yield Fault(path, f"is no method of vLLM {served.engine.version}", method, allowed, ways=ways)
+        elif MTP.search(method):
             if not served.facts.mtp_layers:
                 message, others = f"has no layers to draft with: {served.spec.model} has none for it", ", ".join(sorted(OWN_DRAFTS - {"mtp"}))
                 yield Fault(path, message, method, others, ways=ways)
@@ -282,6 +289,9 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, ways=ways)
         elif method not in OWN_DRAFTS:
             yield Fault(path, "is not known here as a method of vLLM", method, allowed, "see vLLM's SpeculativeMethod", Level.WARNING)
+        elif method == "suffix":
+            message = "needs the package arctic-inference, which vLLM does not bring: it stops without it"
+            yield Fault(path, message, method, allowed, "use an image that holds it", Level.WARNING)
 
 
 @rule("max-num-seqs", Level.ERROR, Stage.FORM, "vLLM 0.33: SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs")
@@ -306,6 +316,14 @@ def gated_model(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights.tokenKey", f"is missing: {served.repository} is gated", None, "the name of a secret key", fix)
 
 
+def _methods(served: Served) -> tuple[str, ...]:
+    """The methods that the engine's own parser lists; none where nobody has asked it."""
+    from ...catalog.flags import flags_of  # noqa: PLC0415 (common methods need no list)
+
+    known = flags_of(served.engine.version) or {}
+    return known["--spec-method"].choices if "--spec-method" in known else ()
+
+
 def _lengths(s: Subject, served: Served, least: int) -> list[str]:
     """Where the model or its candidate says a length that is below `least`; a candidate without one takes the model's."""
     candidate = s.spec.models[served.index].candidate
@@ -317,6 +335,11 @@ def _lengths(s: Subject, served: Served, least: int) -> list[str]:
 def carries_secret(name: str, text: str) -> bool:
     """Whether a variable or flag is named like a secret, or its text has a password or token in it."""
     return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or holds_secret(text)
+
+
+def is_secret(arg: str) -> bool:
+    """Whether a flag is named like a secret, or its value is one; `--max-token-...` counts tokens."""
+    return carries_secret(arg.split("=", 1)[0].lstrip("-").replace("-", "_").replace("_token_", "_"), arg)
 
 
 def names(arg: str, flag: str) -> bool:
@@ -335,10 +358,11 @@ def _name(flag: str) -> str:
     return flag.split(".", 1)[0].replace("_", "-")
 
 
-def _is_owned(flag: str) -> bool:
+def is_owned(flag: str) -> bool:
     """Whether the project sets a flag: also when it is negated, or shortened as vLLM's parser allows it."""
     name = _name(flag).replace("--no-", "--", 1)
-    return name in OWNED_FLAGS or any(owned.startswith(name) and owned.startswith("--") for owned in OWNED_FLAGS)
+    asked = {name, name.replace("--disable-", "--enable-", 1)}
+    return bool(asked & OWNED_FLAGS) or any(owned.startswith(one) and owned.startswith("--") for owned in OWNED_FLAGS for one in asked)
 
 
 def _tuple(version: str) -> tuple[int, ...]:

@@ -45,12 +45,20 @@ def in_roles(served: Served, name: RoleName, key: str, values: Sequence[Any], *,
     if len(roles) == 1:
         return alone
     if together is None:
-        together = len({getattr(role, _field(key)) for role in roles.values()}) == 1
+        together = len({getattr(role, field_of(key)) for role in roles.values()}) == 1
     return both if together else [*alone, *both]
 
 
-def _field(key: str) -> str:
+def field_of(key: str) -> str:
+    """A role's field by its key in the stack file."""
     return next(name for name, field in RoleSpec.model_fields.items() if key in (field.alias, name))
+
+
+def in_sides(served: Served, name: RoleName, fields: dict[str, Any]) -> list[Correction]:
+    """Fields of a role in this role alone, or else in every role that is cut as this one."""
+    size = served.spec.roles[name].tensor_parallel
+    alike = [side for side, role in served.spec.roles.items() if role.tensor_parallel == size]
+    return [{f"{served.path}.{side}.{key}": value for side in sides for key, value in fields.items()} for sides in ([name], alike)]
 
 
 def other_engines(s: Subject, served: Served, name: RoleName, *, rdma: bool = False, together: bool = False) -> list[Iterator[Correction]]:
@@ -61,6 +69,12 @@ def other_engines(s: Subject, served: Served, name: RoleName, *, rdma: bool = Fa
     mine = served.spec.roles[name].instance_type
     kinds = [kind for kind in by_price(s) if kind.gpu_direct_rdma or not rdma]
     return [_on(served, name, kind, together=together) for kind in sorted(kinds, key=lambda kind: kind.id != mine)]
+
+
+def that_hold(served: Served, name: RoleName, kinds: Iterable[Instance]) -> list[str]:
+    """Instance types on which an engine cut as it is now holds the model even in the pessimistic case."""
+    role = served.spec.roles[name]
+    return [kind.id for kind in kinds if _holds(served, name, role, kind, _cut_of(role))]
 
 
 def by_price(s: Subject) -> list[Instance]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from ..startup import startup_budget_seconds
 from .registry import Fault, Stage, Subject, remove, rule, rules, use
 
 MAX_NODE_HOURS, SECONDS_AN_HOUR = 504, 3600
+RESTART_SECONDS = 240
+"""What a group takes besides its drain: the pods' sleep before it, their end, and the controller's and scheduler's turns (our judgement)."""
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
@@ -155,6 +158,29 @@ def node_life(s: Subject) -> Iterator[Fault]:
         message, least = f"ends nodes before a model has started, which may take {slowest / SECONDS_AN_HOUR:.1f} h", slowest // SECONDS_AN_HOUR + 1
         place = "nodePools.expireAfterHours"
         yield Fault(place, message, pools.expire_after_hours, f"at least {least}", ways=[use(place, least), remove(place)])
+
+
+@rule("node-idle", Level.WARNING, Stage.FORM, "Karpenter: consolidateAfter counts from the last pod; LWS makes a group anew when that is gone")
+def node_idle(s: Subject) -> Iterator[Fault]:
+    """An empty node waits for its group to be made again, or each restart buys a new node and downloads the weights anew."""
+    slowest = max((served.spec.drain_seconds for served in s.served), default=0) if s.spec.makes_pools else 0
+    given, least = s.spec.node_pools.consolidate_after_minutes, math.ceil((slowest + RESTART_SECONDS) / 60)
+    if s.served and given < least:
+        place = "nodePools.consolidateAfterMinutes"
+        message = f"removes nodes while a group is made again, whose last pod may drain for {slowest} s"
+        yield Fault(place, message, given, f"at least {least}", ways=[use(place, least), remove(place)])
+
+
+@rule("ready-wait", Level.WARNING, Stage.FORM, "disagg-serving: planning/startup: checkpoint size and source at the slow end of public reports")
+def ready_wait(s: Subject) -> Iterator[Fault]:
+    """A deployment that waits for its models waits as long as a start may take, or it fails while they load."""
+    for served in s.served:
+        asked, budget = served.spec.wait_for_ready_seconds, startup_budget_seconds(served)
+        if asked is not None and asked < budget and not served.candidate:
+            source = "S3" if served.weights_uri else "Hugging Face"
+            message = f"is less than a start may take, {budget} s with {served.facts.checkpoint_gb:g} GB from {source}"
+            place = f"{served.path}.waitForReadySeconds"
+            yield Fault(place, message, asked, f"{budget} or more", ways=[use(place, budget), remove(place)])
 
 
 @rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region", firm=True)

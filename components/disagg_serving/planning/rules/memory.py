@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ...corrections import Correction
 from ...errors import Level
 from ..fit import Bars, Capacity, Fit
 from ..report import capacity_of, unknown_memory
 from ..shapes import Group, Served
-from .engines import in_roles, other_engines
+from .engines import field_of, in_roles, in_sides, other_engines
 from .registry import Fault, Stage, Subject, remove, rule, use
 
 MOST_UTILIZATION, LEAST_FREE_GIB = 0.93, 4
@@ -99,29 +100,40 @@ def memory_margin(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, share, f"at most {MOST_UTILIZATION} and {LEAST_FREE_GIB} GiB free", ways=[use(place, *MARGINS)])
 
 
-@rule("latent-copies", Level.INFO, Stage.LAYOUT, "vLLM: tensor parallelism keeps the whole latent on each GPU")
+@rule("latent-copies", Level.WARNING, Stage.LAYOUT, "vLLM: tensor parallelism keeps the whole latent on each GPU")
 def latent_copies(s: Subject) -> Iterator[Fault]:
     """With multi-head latent attention, tensor parallelism does not make KV cache: each GPU keeps a copy; ranks and stages share it out."""
     for group, found in _calculated(s):
-        tp = group.spec.tensor_parallel
-        if group.served.facts.mla is not None and tp > 1 and found.kv_gib.mid > 0:
-            message = f"keeps {tp} copies of each token's latent: {found.engine_tokens.mid:,.0f} tokens an engine"
-            ranks = _more_ranks(group, found)
-            stages = group.role == "server" and group.spec.pipeline_parallel == 1
-            advice = "share them out over data-parallel ranks" if ranks else "pipeline stages share them out" if stages else ""
-            yield Fault(f"{group.path}.tensorParallel", message + ranks, tp, "", advice)
+        tp, path = group.spec.tensor_parallel, f"{group.path}.tensorParallel"
+        if group.served.facts.mla is None or tp == 1 or found.kv_gib.mid <= 0:
+            continue
+        message = f"keeps {tp} copies of each token's latent: {found.engine_tokens.mid:,.0f} tokens an engine"
+        better = max(_shared_out(group, found), key=lambda way: way[0], default=None)
+        if better is None:
+            yield Fault(path, message, tp, "", "", Level.INFO)
+        else:
+            tokens, cut = better
+            ways = in_sides(group.served, group.role, cut)
+            *first, last = (f"{key} {value}" if value is not True else key for key, value in cut.items())
+            words, advice = f"{', '.join(first)} and {last}", "keep it where time per token matters more than room"
+            yield Fault(path, f"{message}; with {words} the same GPUs hold {tokens:,.0f}", tp, "fewer copies", advice, ways=[ways])
 
 
-def _more_ranks(group: Group, now: Capacity) -> str:
-    """The same GPUs with fewer copies, as data-parallel ranks, if that is sure to hold the longest request and holds more tokens."""
+def _shared_out(group: Group, now: Capacity) -> Iterator[tuple[float, dict[str, Any]]]:
+    """The same GPUs with fewer copies, as data-parallel ranks or two stages, if that is sure to hold the longest request, with its tokens."""
     role = group.spec
-    for tp in (n for n in (1, 2, 4, 8) if n < role.tensor_parallel and role.pipeline_parallel == 1 and role.tensor_parallel % n == 0):
-        ranks = role.tensor_parallel // tp * role.data_parallel
-        changed = {"tensor_parallel": tp, "data_parallel": ranks, "expert_parallel": True, "calibration": None}
-        found = capacity_of(replace(group, spec=role.model_copy(update=changed)))
+    if role.pipeline_parallel > 1:
+        return
+    sizes = [n for n in (1, 2, 4, 8) if n < role.tensor_parallel and role.tensor_parallel % n == 0]
+    cuts: list[dict[str, Any]] = [
+        {"tensorParallel": n, "dataParallel": role.tensor_parallel // n * role.data_parallel, "expertParallel": True} for n in sizes
+    ]
+    if group.role == "server" and role.data_parallel == 1:
+        cuts.append({"tensorParallel": role.tensor_parallel // 2, "pipelineParallel": 2})
+    for cut in cuts:
+        found = capacity_of(replace(group, spec=role.model_copy(update={field_of(k): v for k, v in cut.items()} | {"calibration": None})))
         if found is not None and found.fits is Fit.FITS and found.engine_tokens.mid > now.engine_tokens.mid:
-            return f"; with tensorParallel {tp}, dataParallel {ranks} and expertParallel the same GPUs hold {found.engine_tokens.mid:,.0f}"
-    return ""
+            yield found.engine_tokens.mid, cut
 
 
 def _calculated(s: Subject) -> Iterator[tuple[Group, Capacity]]:

@@ -11,7 +11,7 @@ from ...errors import Level
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
 from ..shapes import Served, fills, world_size
-from .engines import in_roles, near
+from .engines import in_roles, in_sides, near
 from .registry import Fault, Stage, Subject, remove, rule, use
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -65,6 +65,30 @@ def fp8_blocks(s: Subject) -> Iterator[Fault]:
         ]
         allowed = _list(fitting) or f"a size that cuts at whole blocks of {facts.weight_block}"
         yield Fault(f"{path}.tensorParallel", message, tp, allowed, ways=[whole, lower, ranks])
+
+
+@rule(
+    "tensor-parallel-nodes",
+    Level.WARNING,
+    Stage.FORM,
+    "vLLM: parallelism and scaling: tensor parallelism inside a node; AWS: all-reduces of up to 1 MB over EFA are bound by latency",
+)
+def tensor_parallel_nodes(s: Subject) -> Iterator[Fault]:
+    """Tensor parallelism stays inside a node: over several, every layer waits for the network twice."""
+    for served, name, role, path in s.roles():
+        gpus, tp = served.instances[name].gpu.count, role.tensor_parallel
+        if tp > gpus and tp % gpus == 0:
+            times = tp // gpus
+            ranks = {"tensorParallel": gpus, "dataParallel": role.data_parallel * times, "expertParallel": True}
+            stages = {"tensorParallel": gpus, "pipelineParallel": role.pipeline_parallel * times}
+            engines = {"tensorParallel": gpus, "replicas": role.replicas * times}
+            ways = [
+                in_sides(served, name, ranks) if served.facts.moe else [],
+                in_sides(served, name, stages) if name == "server" else [],
+                in_sides(served, name, engines) if role.autoscaling is None else [],
+            ]
+            message = f"cuts each layer over {times} nodes, so that every token waits for the network twice a layer"
+            yield Fault(f"{path}.tensorParallel", message, tp, f"at most {gpus}", "measure it", ways=ways)
 
 
 @rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")

@@ -14,7 +14,7 @@ from ..fit.kv import block_size, layer_bytes
 from ..report import capacity_of, shape_of
 from ..shapes import Group, Served, fills, group_size, world_size
 from .engine import names
-from .engines import SIZES, by_price, in_roles, near, other_engines
+from .engines import SIZES, by_price, in_roles, near, other_engines, that_hold
 from .registry import Fault, Stage, Subject, remove, rule, use
 
 RANKS = range(1, 65)
@@ -49,7 +49,8 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
         tp, pp, rank = role.tensor_parallel, role.pipeline_parallel, role.tensor_parallel * role.pipeline_parallel
         if tp <= gpus and tp not in sizes:
             message = f"does not divide the {gpus} GPUs of {role.instance_type}"
-            yield Fault(f"{path}.tensorParallel", message, tp, _list(sizes), ways=_sizes(served, name))
+            allowed = f"{_list(sizes)}, or a multiple of {gpus}"
+            yield Fault(f"{path}.tensorParallel", message, tp, allowed, ways=_sizes(served, name))
         elif tp > gpus and tp % gpus:
             allowed = f"{_list(sizes)}, or a multiple of {gpus}"
             yield Fault(f"{path}.tensorParallel", f"fills no whole number of {role.instance_type} nodes", tp, allowed, ways=_sizes(served, name))
@@ -132,10 +133,10 @@ def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
             allowed = ", ".join(i for i in s.catalog.instances if s.catalog.instances[i].gpu_direct_rdma)
             yield Fault(f"{path}.instanceType", message, role.instance_type, allowed, "measure it", Level.WARNING, better)
         if name != "server" and not served.instances[name].gpu_direct_rdma:
-            able = [kind.id for kind in by_price(s) if kind.gpu_direct_rdma]
+            able = [kind for kind in by_price(s) if kind.gpu_direct_rdma]
             place, message, advice = f"{path}.instanceType", "has no GPUDirect RDMA, so it cannot move KV over EFA", "use server mode on it"
-            ways = [use(place, *able), *other_engines(s, served, name, rdma=True)]
-            yield Fault(place, message, role.instance_type, ", ".join(able), advice, ways=ways)
+            ways = [use(place, *that_hold(served, name, able)), *other_engines(s, served, name, rdma=True)]
+            yield Fault(place, message, role.instance_type, ", ".join(kind.id for kind in able), advice, ways=ways)
 
 
 @rule("hardware-dtype", Level.ERROR, Stage.FORM, "NVIDIA: NVFP4 needs Blackwell")
@@ -144,7 +145,8 @@ def hardware_dtype(s: Subject) -> Iterator[Fault]:
     for served, name, role, path in s.roles():
         if served.facts.weight_dtype == "nvfp4" and served.instances[name].gpu.name.startswith("h"):
             able = [i for i in s.catalog.instances if not s.catalog.instances[i].gpu.name.startswith("h")]
-            ways = [use(f"{path}.instanceType", *able), *other_engines(s, served, name)]
+            roomy = that_hold(served, name, map(s.catalog.instances.__getitem__, able))
+            ways = [use(f"{path}.instanceType", *roomy), *other_engines(s, served, name)]
             yield Fault(f"{path}.instanceType", "cannot run nvfp4 weights", role.instance_type, ", ".join(able), ways=ways)
 
 

@@ -10,13 +10,17 @@ from typing import Any
 from ...corrections import Correction
 from ...errors import Level
 from ...spec import ModelSpec
+from ..autoscaling import scaled_out
+from ..bounds import most_replicas, stated_bound
 from ..pairs import with_candidate
 from ..placement import bounded, by_pool, pack
-from ..shapes import Group
+from ..shapes import Group, Layout, Served
 from .registry import Fault, Stage, Subject, remove, rule, use
 
 TAKEN = ("prefill", "decode", "server", "api", "epp", "gateway", "mirror", "serving")
 """Words that objects of a model end in; LWS makes a Service with the name of each set."""
+RESERVE = "reserve more for both pairs and say so in capacity.nodes, or give the candidate a reservation of its own"
+FEWER = "give the candidate fewer engines, or smaller ones"
 _NOT_COMPARED = ("generation", "candidate")
 
 
@@ -34,7 +38,10 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
             advice = "" if candidate.activate else "change something"
             allowed = "what differs: engine, model, weights.revision, roles and so on"
             yield Fault(path, f"is the same as {model.name}", None, allowed, advice, ways=ways)
-        if len(following.roles) == 1 and following.server is None:
+        if following.server is not None and len(following.roles) > 1:
+            beside = " and ".join(name for name in following.roles if name != "server")
+            yield Fault(f"{path}.server", f"stands beside {beside}", None, "prefill and decode, or server", "remove one mode")
+        elif len(following.roles) == 1 and following.server is None:
             there = next(iter(following.roles))
             lacking = "decode" if there == "prefill" else "prefill"
             yield Fault(f"{path}.{lacking}", f"is missing beside {there}", None, "prefill and decode, or server", "add it")
@@ -84,11 +91,27 @@ def candidate_capacity(s: Subject) -> Iterator[Fault]:
             f"does not fit: pool {pool} needs {needed} nodes ({needed * gpus} GPUs) for both pairs, of which {alone} serve, and {bound} "
             f"({bound * gpus} GPUs) are {kind}"
         )
-        most = _most_replicas(widest, groups, bound)
+        most = most_replicas(widest, groups, bound)
         allowed = f"at most {most} replicas" if most else ""
-        advice = "reserve more for both pairs, and say so in capacity.nodes" if kind == "reserved" else ""
-        otherwise = "give the candidate fewer engines, or smaller ones"
-        yield Fault(widest.path, message, None, allowed, advice, ways=_ways(widest, groups, most, needed), otherwise=otherwise)
+        advice = RESERVE if kind == "reserved" else ""
+        yield Fault(widest.path, message, None, allowed, advice, ways=_ways(widest, groups, most, needed), otherwise=FEWER)
+
+
+@rule("candidate-growth", Level.WARNING, Stage.LAYOUT, "disagg-serving: a candidate is scaled from its activation on")
+def candidate_growth(s: Subject) -> Iterator[Fault]:
+    """What a candidate may grow to, once it serves alone, fits the nodes that are reserved or allowed, as for those that serve."""
+    for served, layout in ((c, s.layout) for c in s.layout.candidates) if s.layout and s.layout.pools else ():
+        following = scaled_out([*_others(layout, served), *(_serving(g) for g in layout.groups_of(served))])
+        for pool, groups in by_pool(following).items():
+            grows = [g for g in groups if g.served.index == served.index and g.spec.autoscaling]
+            bound, needed = stated_bound(groups), len(pack(groups))
+            if not grows or bound is None or needed <= bound:
+                continue
+            widest = max(grows, key=lambda g: (g.size * g.replicas, g.path))
+            place, most = f"{widest.path}.autoscaling.maxReplicaCount", most_replicas(widest, groups, bound)
+            kind = "reserved" if widest.spec.capacity.type == "reserved" else "allowed"
+            message = f"is refused when the candidate is activated: pool {pool} then needs {needed} nodes at most engines, and {bound} are {kind}"
+            yield Fault(place, message, widest.replicas, f"at most {most}" if most else "", ways=[use(place, most) if most else []], otherwise=FEWER)
 
 
 @rule("rollout-step", Level.INFO, Stage.LAYOUT, "disagg-serving: docs/rollout.md")
@@ -109,7 +132,7 @@ def rollout_step(s: Subject) -> Iterator[Fault]:
             unknown = "" if s.spec.makes_pools else ", on nodes whose number is not known here"
             message = f"makes {sets} next to the pair that serves: {_more(s.layout.groups, groups)}{unknown}; no request goes there yet"
             advice = "try it (docs/rollout.md), then turn candidate.activate on"
-            if any(g.spec.autoscaling for g in groups):
+            if any(g.spec.least_replicas < g.spec.most_replicas for g in groups):
                 advice = "try it (docs/rollout.md), raise its minReplicaCount to the engines that serve now, then turn candidate.activate on"
             yield Fault(path, message, advice=advice)
 
@@ -121,6 +144,18 @@ def pair_identity(s: Subject) -> Iterator[Fault]:
         if served.live and not served.candidate and served.spec.disaggregated:
             message = "engine, model, revision, dtypes, speculation or flags, changed in place, cost an outage while both roles load again"
             yield Fault(served.path, message, None, "", "make such a change as candidate")
+
+
+def _others(layout: Layout, served: Served) -> list[Group]:
+    """The groups of all other models that get requests."""
+    return [g for g in layout.groups if g.served.live and g.served.index != served.index]
+
+
+def _serving(group: Group) -> Group:
+    """A group of a candidate as it is once it gets the requests."""
+    spec = group.served.spec
+    active = spec.candidate.model_copy(update={"activate": True}) if spec.candidate else None
+    return replace(group, served=replace(group.served, spec=spec.model_copy(update={"candidate": active})))
 
 
 def _begins(groups: Sequence[Group]) -> str:
@@ -142,14 +177,6 @@ def _more(everyone: Sequence[Group], groups: Sequence[Group]) -> str:
     for pool, members in by_pool(everyone).items():
         counted[members[0].instance.id] += len(pack(members)) - (len(pack(rest[pool])) if pool in rest else 0)
     return ", ".join(f"{count} more {instance}" for instance, count in sorted(counted.items()) if count) or "no more nodes"
-
-
-def _most_replicas(group: Group, groups: Sequence[Group], bound: int) -> int:
-    def nodes(replicas: int) -> int:
-        fewer = replace(group, replicas=replicas)
-        return len(pack([fewer if g is group else g for g in groups]))
-
-    return max((n for n in range(1, group.replicas) if nodes(n) <= bound), default=0)
 
 
 def _ways(group: Group, groups: Sequence[Group], most: int, needed: int) -> list[list[Correction]]:

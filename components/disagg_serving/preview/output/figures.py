@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import Finding, Level
 from ...planning.report import engine_of
+from ..deltas import TOTAL
 from ..diff import Delta, Op
 from ..graph import Resource
 from ..plan import Plan
@@ -61,14 +62,36 @@ def traffic_lines(forecast: Mapping[str, Any]) -> list[str]:
         if forecast["prefillWaitSeconds"] is not None:
             lines.append(f"a prompt waits {forecast['prefillWaitSeconds']:.2g} s for prefill (M/D/1), before it is calculated")
     else:
-        lines.append(f"{forecast['model']}: no measured rates, so only bounds of throughput (prefill.measuredRates, decode.measuredRates)")
+        sides = forecast["unmeasured"]
+        of_one = f" of {sides[0]}" if len(sides) == 1 else ""
+        fields = ", ".join(f"{side}.measuredRates" for side in sides)
+        lines.append(f"{forecast['model']}: no measured rates{of_one}, so only bounds of throughput ({fields})")
         lines += forecast["bounds"]
     if "kvTransfer" in forecast:
         moved = "; ".join(f"{s['name']} {_between(s['seconds'])} s" for s in forecast["kvTransfer"]["scenarios"])
         lines.append(f"KV of a prompt: {forecast['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
     if "usdPerMillionTokens" in forecast:
-        lines.append(f"{forecast['usdPerMillionTokens']:.2f} USD for a million tokens at that capacity")
+        lines.append(f"{forecast['usdPerMillionTokens']:.2f} USD for a million tokens, of prompt and answer together, at that capacity")
     return lines
+
+
+SCALING = ("role", "least", "most", "an engine carries", "serves after", "added every", "removed after")
+"""Columns of `scaling_cells`."""
+
+
+def scaling_cells(role: Mapping[str, Any]) -> list[str]:
+    """Bounds, signals and pace of a scaled role."""
+    carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in role["signals"])
+    seconds = [f"{role[key]} s" for key in ("readySeconds", "scaleUpPeriodSeconds", "scaleDownWindowSeconds")]
+    return [engine_of(role), str(role["minReplicaCount"]), str(role["maxReplicaCount"]), carried, *seconds]
+
+
+def at_most(scaling: Mapping[str, Any]) -> str:
+    """Nodes and cost of all roles at their most; placement and cost of the plan are at their least."""
+    nodes = ", ".join(f"{len(p['nodes'])} x {p['instanceType']} in {p['pool']}" for p in scaling["atMost"]["placement"])
+    cost = scaling["atMost"]["cost"]
+    known = "" if cost["complete"] else " of what is known"
+    return f"at most: {nodes}; {usd(cost['perHour'])} USD/h, {usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
 
 
 def _between(values: Sequence[float]) -> str:
@@ -152,8 +175,10 @@ def _fits(data: Mapping[str, Any]) -> Fact:
 def _costs(plan: Plan, data: Mapping[str, Any]) -> Fact:
     cost = data["cost"]
     changes = plan.difference.cost if plan.difference else ()
-    change = next((step(d) for d in changes if d.subject == "total"), "")
+    change = next((step(d) for d in changes if d.subject == TOTAL and d.figure == "price"), "")
     details = [f"{usd(cost['perHour'])} USD an hour"] + ["without what has no known price"] * (not cost["complete"])
+    if data["autoscaling"]["roles"]:
+        details.append(f"{data['autoscaling']['atMost']['cost']['perMonth']:,.0f} a month at most, with all engines that autoscaling may add")
     if change:
         details.insert(0, f"{change} a month")
     return Fact("Costs", f"{cost['perMonth']:,.0f} USD a month", ", ".join(details))

@@ -16,7 +16,7 @@ from ..diff import Change, Op
 from ..graph import Resource
 from ..picture import scenes_of
 from ..plan import Plan
-from .figures import OP_WORDS, counted, figure, notes_of, overview, step, traffic_lines, usd, verdict_of
+from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
 from .files import to_yaml
 from .words import short_type, values_of
 
@@ -69,6 +69,7 @@ def _hash(text: str) -> str:
 def _view(plan: Plan, index: int) -> dict[str, Any]:
     """What the template shows of one plan; `id` is the beginning of the ids of its elements."""
     data = plan.as_dict()
+    scaled = data["autoscaling"]["roles"]
     new = {(f.id, f.path, f.message) for f in plan.difference.checks.new} if plan.difference else set()
     return {
         "id": f"p{index}",
@@ -80,6 +81,7 @@ def _view(plan: Plan, index: int) -> dict[str, Any]:
         "findings": [_finding(f, new=(f.id, f.path, f.message) in new) for f in plan.findings],
         "scenes": scenes_of(plan.layout) if plan.layout else [],
         "memory": _memory(plan, data),
+        "scaling": {"columns": SCALING, "rows": [scaling_cells(r) for r in scaled], "total": at_most(data["autoscaling"])} if scaled else None,
         "traffic": [traffic_lines(f) for f in data["forecast"]],
         "resources": _resources(plan),
     }

@@ -134,7 +134,7 @@ def _parts(plan: Plan) -> list[Part]:
     if notes:
         parts.append(_folded(f"Notes ({len(notes)})", Part(6, "notes", _check_head(new), [_check(f, new) for f in notes])))
     if plan.layout:
-        parts += [_topology(data), _placement(data), *_memory(data), *_traffic(data), *_cost(data)]
+        parts += [_topology(data), _placement(data), *_memory(data), *_traffic(data), *_cost(data), *_scaling(data)]
     if plan.graph.resources:
         parts.append(_resources(plan))
     return parts
@@ -280,6 +280,15 @@ def _cost(data: Data) -> list[Part]:
     columns = ["share of a role", "GPUs", "on demand USD an hour", "USD a month", "Capacity Block USD an hour", "USD a month"]
     roles = [_role_cost(role) for role in cost["roles"]]
     return [lines, _folded("Cost of each role", Part(6, "shares of roles", _table(columns, 5), roles))] if roles else [lines]
+
+
+def _scaling(data: Data) -> list[Part]:
+    scaling = data["autoscaling"]
+    if not scaling["roles"]:
+        return []
+    rows = [_row([code(cells[0], 160), *(prose(cell) for cell in cells[1:])]) for cells in map(figures.scaling_cells, scaling["roles"])]
+    head = ["### Autoscaling", "", *_table(figures.SCALING, len(figures.SCALING) - 1)]
+    return [Part(4, "scaled roles", head, rows, ["", prose(figures.at_most(scaling), MESSAGE), ""])]
 
 
 def _role_cost(role: Data) -> str:

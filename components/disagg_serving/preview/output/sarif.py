@@ -33,7 +33,7 @@ def render_sarif(findings: Sequence[Finding], file: Path | None, *, version: str
     artifact = {"uri": _relative(file), "uriBaseId": BASE} if file else None
     places = _places(file)
     run: dict[str, Any] = {
-        "tool": {"driver": {"name": "disagg", "fullName": "disagg-serving check", "semanticVersion": version, "rules": descriptors}},
+        "tool": {"driver": {"name": "disagg", "fullName": "disagg-serving check", "version": version, "rules": descriptors}},
         "invocations": [{"executionSuccessful": True}],
         "originalUriBaseIds": {BASE: {"description": {"text": "the root of the repository, or the folder of the file where there is none"}}},
         "columnKind": "unicodeCodePoints",

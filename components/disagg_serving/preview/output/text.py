@@ -19,7 +19,7 @@ from ...planning.report import engine_of
 from ..graph import Resource
 from ..plan import Plan
 from .changes import difference_parts
-from .figures import Line, notes_of, overview, traffic_lines, usd, with_bars
+from .figures import SCALING, Line, at_most, notes_of, overview, scaling_cells, traffic_lines, usd, with_bars
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
@@ -163,18 +163,12 @@ def _cost(cost: dict[str, Any]) -> list[Any]:
 def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
     """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("role", overflow="fold")
-    for heading in ("least", "most", "an engine carries", "serves after", "added every", "removed after"):
+    table.add_column(SCALING[0], overflow="fold")
+    for heading in SCALING[1:]:
         table.add_column(heading, justify="right")
     for r in scaling["roles"]:
-        carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in r["signals"])
-        seconds = [f"{r[key]} s" for key in ("readySeconds", "scaleUpPeriodSeconds", "scaleDownWindowSeconds")]
-        table.add_row(engine_of(r), str(r["minReplicaCount"]), str(r["maxReplicaCount"]), carried, *seconds)
-    nodes = ", ".join(f"{len(p['nodes'])} x {p['instanceType']} in {p['pool']}" for p in scaling["atMost"]["placement"])
-    cost = scaling["atMost"]["cost"]
-    known = "" if cost["complete"] else " of what is known"
-    total = f"at most: {nodes}; {usd(cost['perHour'])} USD/h, {usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
-    return [table, Padding(Text(total), (0, 0, 0, 1))]
+        table.add_row(*scaling_cells(r))
+    return [table, Padding(Text(at_most(scaling)), (0, 0, 0, 1))]
 
 
 def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:

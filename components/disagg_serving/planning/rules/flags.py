@@ -1,0 +1,136 @@
+"""Rules about flags that a person adds: the parser of each engine version was asked which there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import Level, closest
+from .engine import is_owned, is_secret
+from .registry import Fault, Stage, Subject, remove, rule, use
+
+if TYPE_CHECKING:
+    from ...catalog.flags import Flag
+
+PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
+"""Flags whose values a plugin of one's own may add to."""
+NUMBERS = {"int": (int, "a whole number"), "float": (float, "a number")}
+NEED_VALUE = {"int", "float", "json", "text", "word", "list", "several"}
+OFF = frozenset({"0", "false", "no", "off"})
+SHOWN = 5
+"""Flags that are listed where one is cut short."""
+
+
+class _Parser(NamedTuple):
+    """What is known of an engine's parser; `open_flags` take names that a plugin of the model's own adds."""
+
+    version: str
+    flags: Mapping[str, Flag]
+    open_flags: frozenset[str] = frozenset()
+
+
+class _Given(NamedTuple):
+    """An extra argument: as it stands, its flag in the parser's spelling, keys of its JSON after a dot, `=` or nothing, and the value."""
+
+    text: str
+    flag: str
+    keys: str
+    equals: str
+    value: str
+
+    @property
+    def sets(self) -> tuple[str, str]:
+        """What it sets: a switch and its negation set the same."""
+        return self.flag.replace("--no-", "--", 1).replace("--disable-", "--enable-", 1), self.keys
+
+
+@rule("engine-flags", Level.ERROR, Stage.FORM, "vLLM's own parser (catalog/engines/flags), asked by `make engine`")
+def engine_flags(s: Subject) -> Iterator[Fault]:
+    """Extra flags are flags of the engine's version, spelt in full, once, with values of their kind; vLLM stops at others, or guesses."""
+    for served in s.served:
+        given, version = served.spec.extra_args, served.engine.version
+        own = served.facts.serve_flags if s.catalog.models.is_added(served.spec.model) else []
+        if not given and not own:
+            continue
+        from ...catalog.flags import flags_of, versions  # noqa: PLC0415 (most models have no extra flags)
+
+        known = flags_of(version)
+        if known is None:
+            message = f"are not checked: vLLM {version} was not asked for its flags"
+            yield Fault(f"{served.path}.extraArgs", message, None, ", ".join(versions()), level=Level.INFO)
+            continue
+        # extra-args has words of its own for those that are left out here
+        ours = {i: _read(a) for i, a in enumerate(given) if a.startswith("--") and not is_owned(a.split("=", 1)[0]) and not is_secret(a)}
+        names = {one.flag for one in ours.values()}
+        parser = _Parser(version, known, frozenset(flag for flag, plugin in PLUGINS.items() if plugin in names))
+        for i, one in ours.items():
+            path = f"{served.path}.extraArgs[{i}]"
+            yield from _faults(path, one, parser)
+            if one.flag in known and known[one.flag].kind != "several":
+                yield from _repeated(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
+        for arg in own:
+            for fault in _faults(f"{served.path}.model", _read(arg), parser):
+                yield Fault(fault.path, f"has the flag {arg} in its entry, which {fault.message}", served.spec.model, fault.allowed, "edit the entry")
+
+
+def _read(arg: str) -> _Given:
+    name, equals, value = arg.partition("=")
+    flag, _, keys = name.partition(".")
+    return _Given(arg, flag.replace("_", "-"), keys, equals, value)
+
+
+def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
+    arg, about, engine = one.text, parser.flags.get(one.flag), f"vLLM {parser.version}"
+    if about is None:
+        longer = sorted(name for name in parser.flags if name.startswith(one.flag))
+        right = longer[0] if len(longer) == 1 else closest(one.flag, longer or list(parser.flags))
+        message = "is a flag cut short, which another version may read as another one" if longer else f"is not a flag of {engine}"
+        allowed = ", ".join(longer) if 0 < len(longer) <= SHOWN else "its flags, spelt in full"
+        ways = [use(path, right + arg[len(one.flag) :]) if right else []]
+        yield Fault(path, message, arg, allowed, ways=ways, otherwise="see `vllm serve --help=all`")
+    elif about.kind == "switch" and one.equals:
+        yield Fault(path, f"takes no value in {engine}", arg, one.flag, ways=[use(path, _switched(one, parser.flags))])
+    elif one.keys and (about.kind in {"int", "float", "switch"} or about.choices):
+        yield Fault(path, f"takes no keys in {engine}: its value is not JSON", arg, f"{one.flag}=...", ways=[remove(path)])
+    elif not one.equals and (one.keys or about.kind in NEED_VALUE):
+        yield Fault(path, "has no value, for which vLLM takes the next flag or stops", arg, f"{arg}=...", "join flag and value with =")
+    elif not one.keys and one.equals and not (about.none and one.value in {"", "None"}):
+        yield from _value_faults(path, one, about, parser)
+
+
+def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Iterator[Fault]:
+    arg, value = one.text, one.value.lower().replace("-", "_") if about.kind == "word" else one.value
+    if about.kind in NUMBERS and not _is(NUMBERS[about.kind][0], value):
+        yield Fault(path, f"is not {NUMBERS[about.kind][1]}", arg, f"{one.flag}= and {NUMBERS[about.kind][1]}", otherwise="correct the value")
+    elif about.kind == "json" and not _is(json.loads, value):
+        yield Fault(path, "is not JSON", arg, f"{one.flag}= and JSON, or {one.flag}.key=value", otherwise="correct the value")
+    elif about.choices and one.flag not in parser.open_flags and value not in about.choices:
+        right = closest(value, about.choices)
+        allowed = ", ".join(f"{one.flag}={choice}" for choice in about.choices)
+        ways = [use(path, f"{one.flag}={right}") if right else remove(path)]
+        yield Fault(path, f"is no value that vLLM {parser.version} has", arg, allowed, ways=ways)
+
+
+def _repeated(path: str, one: _Given, later: Sequence[_Given], ours: Sequence[_Given]) -> Iterator[Fault]:
+    """Of a flag that stands twice the last one counts, and keys of a flag replace its whole value."""
+    if any(other.sets == one.sets for other in later):
+        yield Fault(path, "has no effect: the same flag stands here again", one.text, "each flag once", ways=[remove(path)])
+    elif not one.keys and any(other.keys and other.flag == one.flag for other in ours):
+        message = f"has no effect: vLLM does not add {one.flag}.key=value to it"
+        yield Fault(path, message, one.text, "all in one of the two ways", "put the keys into the JSON")
+
+
+def _switched(one: _Given, known: Mapping[str, Flag]) -> str:
+    """What a switch with a value is meant to be."""
+    negated = [one.flag.replace("--enable-", "--disable-", 1), one.flag.replace("--", "--no-", 1)]
+    off = [name for name in negated if name != one.flag and name in known] if one.value.lower() in OFF else []
+    return off[-1] if off else one.flag
+
+
+def _is(convert: object, text: str) -> bool:
+    try:
+        convert(text)  # type: ignore[operator]
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""The documentation site: `make docs` builds it with Sphinx from the Markdown files of the whole repository, without network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from disagg_serving import __version__
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parent.parent
+
+project = "disagg-serving"
+author = "disagg-serving"
+release = version = __version__
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+# the sources stay where they are, so that their links lead to the same files on GitHub and here
+include_patterns = ["README.md", "CONTRIBUTING.md", "docs/**", "examples/*/README.md"]
+exclude_patterns = ["**/node_modules", "**/__pycache__", "**/.*", ".*", "build", "dist", "tests", "stacks", "components", "bench", "changelog.d"]
+source_suffix = {".md": "markdown"}
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+nitpicky = True
+smartquotes = False  # flags begin with two dashes
+
+html_theme = "sphinx_book_theme"
+html_title = "disagg-serving"
+html_theme_options = {
+    "show_navbar_depth": 1,
+    "show_toc_level": 2,
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "navbar_persistent": [],  # one search is enough
+}
+html_context = {"default_mode": "auto"}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_last_updated_fmt = None
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _without_empty_patterns)
+    app.connect("build-finished", _front_door)
+
+
+def _without_empty_patterns(_: Sphinx, page: str, source: list[str]) -> None:
+    """The navigation names pages by pattern where more are to come; a pattern without a page would be a warning."""
+    if page == root_doc:
+        kept = [line for line in source[0].split("\n") if not line.endswith("*") or any((ROOT / "docs").glob(f"{line}.md"))]
+        source[0] = "\n".join(kept)
+
+
+def _front_door(app: Sphinx, problem: Exception | None) -> None:
+    """A first page where one is looked for: pages keep their places in the repository."""
+    if problem is None:
+        door = f'<!doctype html><meta charset="utf-8"><title>{project}</title><meta http-equiv="refresh" content="0; url={root_doc}.html">'
+        Path(app.outdir, "index.html").write_text(f'{door}<a href="{root_doc}.html">{project}</a>\n', encoding="utf-8")

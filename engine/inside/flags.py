@@ -1,0 +1,88 @@
+"""Runs in an engine's own environment: every flag of `vllm serve` with the values that it takes, as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from ask import known_parsers, load
+
+SAMPLES = ("7", "1.5", "A-b", "{}", "None")
+"""What each flag's own converter is tried with: converters are often wrapped, so their names tell little."""
+KINDS = {
+    (True, False, False, False): "int",
+    (True, True, False, False): "float",
+    (True, True, True, True): "text",
+}
+"""Which of a whole number, a fraction, a word and JSON a converter takes."""
+
+
+def takes(convert: Any, text: str) -> bool:
+    """Whether a converter takes a text."""
+    try:
+        convert(text)
+    except Exception:  # noqa: BLE001 (each converter has errors of its own)
+        return False
+    return True
+
+
+def about(action: Any) -> dict[str, Any]:
+    """How a flag takes its value: {kind, choices, none}.
+
+    `kind` is switch (no value), int, float, json, text, word (a text whose spelling is evened out), or value where nothing is known,
+    list for one or more; `several` where it may be given more than once. `none` stands where None is a value too.
+    """
+    if action.nargs == 0:
+        return {"kind": "switch"}
+    if isinstance(action, argparse._AppendAction):
+        return {"kind": "several"}
+    if action.nargs == "+":
+        return {"kind": "list"}
+    if action.nargs is not None or type(action) is not argparse._StoreAction:
+        return {"kind": "value"}
+    convert = action.type or str
+    whole, fraction, word, data, none = (takes(convert, text) for text in SAMPLES)
+    kind = KINDS.get((whole, fraction, word, data), "json" if data and not word else "value")
+    if kind == "int" and takes(convert, "1k"):
+        kind = "value"
+    if kind == "text" and convert(SAMPLES[2]) != SAMPLES[2]:
+        kind = "word"
+    found: dict[str, Any] = {"kind": kind}
+    if action.choices is not None and kind in {"int", "float", "text", "word"}:
+        found["choices"] = sorted(str(c) for c in action.choices if c is not None)
+        none = none and None in action.choices
+    return found | ({"none": True} if none and kind in {"int", "float", "json"} | ({kind} if "choices" in found else set()) else {})
+
+
+def named_elsewhere() -> dict[str, tuple[str, set[str]]]:
+    """Values that the parser takes whatever they are, and vLLM itself only from a list: when it configures or starts itself."""
+    from vllm.config.vllm import OptimizationLevel
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+    from vllm.transformers_utils.config import _CONFIG_FORMAT_TO_CONFIG_PARSER
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    return {
+        **{f"--{field.replace('_', '-')}": ("text", names) for field, names in known_parsers().items()},
+        "--attention-backend": ("word", {"auto", *(backend.lower() for backend in AttentionBackendEnum.__members__)}),
+        "--config-format": ("text", {"auto", *_CONFIG_FORMAT_TO_CONFIG_PARSER}),
+        "--optimization-level": ("int", {str(level.value) for level in OptimizationLevel}),
+        "--quantization": ("text", set(QUANTIZATION_METHODS)),
+    }
+
+
+def main() -> None:
+    """Print them."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    cli_args, _, parser_class = load()
+    parser = cli_args.make_arg_parser(parser_class(prog="vllm serve"))
+    # an action lists only the spellings that help shows; an engine that shows its help does not serve
+    known = parser._option_string_actions.items()
+    flags = {option: about(action) for option, action in known if option.startswith("--") and not isinstance(action, argparse._HelpAction)}
+    flags |= {flag: {"kind": kind, "choices": sorted(names)} for flag, (kind, names) in named_elsewhere().items()}
+    json.dump(dict(sorted(flags.items())), out)
+
+
+if __name__ == "__main__":
+    main()

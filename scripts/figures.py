@@ -1,0 +1,85 @@
+"""Figures inside pages that people write: costs, times, versions, AWS resources, between two comments. Written by scripts/generate.py."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+
+from disagg_serving import pins
+from disagg_serving.catalog import load_catalog
+from disagg_serving.planning.cost import cost_of
+from disagg_serving.planning.placement import place
+from disagg_serving.planning.startup import BASE_SECONDS, DOWNLOAD_GB_PER_SECOND, STREAM_GB_PER_SECOND, load_seconds, startup_budget_seconds
+
+from scripts.pictures import layout_of, recorded
+from scripts.reference import table
+
+ROOT = Path(__file__).resolve().parent.parent
+STACKS = ("dev", "prod", "glm5")
+BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
+
+
+def costs() -> list[str]:
+    """What the stacks cost while they run, by the dated list prices of the catalogue."""
+    rows = []
+    for stack in STACKS:
+        layout = layout_of(stack)
+        cost = cost_of(layout)
+        nodes = ", ".join(f"{len(found)} x {pool.instance.id}" for _, pool, found in place(layout) if pool)
+        unknown = ", ".join(line["item"] for line in cost["lines"] if line["perHour"] is None) or "nothing"
+        rows.append((f"`{stack}`", nodes, f"{cost['perHour']:,.2f}", f"{24 * cost['perHour']:,.0f}", cost["asOf"], unknown))
+    return table(("stack", "GPU nodes", "USD an hour", "USD a day", "oldest price", "not known, so not in it"), rows)
+
+
+def start_times() -> list[str]:
+    """How long engines may take to start, as the probes allow it."""
+    rows = []
+    for stack in STACKS:
+        (served,) = layout_of(stack).served
+        way = "streamed from S3" if served.weights_uri else "downloaded"
+        load, budget = load_seconds(served) / 60, startup_budget_seconds(served) // 60
+        rows.append((f"`{stack}`", served.facts.id, f"{served.facts.checkpoint_gb:g}", way, f"{load:.0f}", budget))
+    head = ("stack", "model", "checkpoint GB", "weights are", "minutes to load, slow end", "minutes until a start counts as failed")
+    speeds = f"{DOWNLOAD_GB_PER_SECOND} GB/s downloaded, {STREAM_GB_PER_SECOND} GB/s streamed; the budget is 1.5 x ({BASE_SECONDS} s + loading)"
+    return [*table(head, rows), "", f"Slow ends: {speeds} (`planning/startup.py`, with sources)."]
+
+
+def aws_resources() -> list[str]:
+    """What the deployer's identity makes in AWS, from the recorded programs."""
+    counted = {stack: Counter(r.type for r in recorded(stack).resources.values() if r.type.startswith("aws:")) for stack in STACKS}
+    kinds = sorted({kind for found in counted.values() for kind in found})
+    rows = [(f"`{kind.rpartition(':')[0]}`", *(counted[stack][kind] or "" for stack in STACKS)) for kind in kinds]
+    return table(("resource of pulumi-aws", *(f"`{stack}`" for stack in STACKS)), rows)
+
+
+def versions() -> list[str]:
+    """Every version that is installed, with its source and the day it was checked."""
+    known = load_catalog()
+    engine, router = known.engines[pins.DEFAULT_ENGINE], known.routers[pins.DEFAULT_ROUTER]
+    listed: list[tuple[str, str, str, str | date]] = [
+        (part, pin.version, pin.source, pin.checked)
+        for part, pin in (
+            ("Kubernetes", pins.KUBERNETES), ("LeaderWorkerSet chart", pins.LWS_CHART), ("KEDA chart, if a role is scaled", pins.KEDA_CHART),
+            ("DCGM exporter chart, if asked for", pins.DCGM_CHART),
+        )
+    ]  # fmt: skip
+    listed += [("engine image", f"`{engine.image}`", engine.source[0], engine.checked), ("router", router.version, router.source[0], router.checked)]
+    return table(("part", "version", "source", "checked"), listed)
+
+
+BLOCKS: Mapping[str, Callable[[], list[str]]] = {"costs": costs, "start-times": start_times, "aws-resources": aws_resources, "versions": versions}
+"""What a comment `<!-- generated: NAME -->` may ask for."""
+
+
+def filled(page: str) -> str:
+    """A page with its figures as they are now. Raises KeyError for a name that nothing writes."""
+    return BLOCK.sub(lambda found: f"{found[1]}" + "\n".join(BLOCKS[found[2]]()) + f"\n{found[3]}", page)
+
+
+def pages() -> dict[Path, str]:
+    """Every page that has figures, with them."""
+    found = {file: file.read_text(encoding="utf-8") for file in sorted((ROOT / "docs").rglob("*.md"))}
+    return {file: filled(text) for file, text in found.items() if BLOCK.search(text)}

@@ -1,0 +1,87 @@
+"""The documentation's pictures and site in a real Chromium, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from documents import build_site
+from factories import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+DRAWN = sorted((ROOT / "docs/pictures").glob("*.svg"))
+SHOWN = ("docs/index", "docs/concepts", "docs/tutorial", "docs/troubleshooting", "docs/reference/stack-file", "docs/observability", "README")
+LOWEST_CONTRAST = 4.5
+"""WCAG 2.2, success criterion 1.4.3."""
+
+TEXTS = """() => {
+  const light = (c) => {
+    const [r, g, b] = c.match(/[\\d.]+/g).map(Number).slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const rects = [...document.querySelectorAll("rect")];
+  const texts = [...document.querySelectorAll("text")].map((e) => [e, e.getBBox()]);
+  const [, , width, height] = document.documentElement.getAttribute("viewBox").split(" ").map(Number);
+  const inside = (box, x, y) => box.x <= x && x <= box.x + box.width && box.y <= y && y <= box.y + box.height;
+  return texts.map(([e, box], i) => {
+    const behind = rects.filter((r) => inside(r.getBBox(), box.x + box.width / 2, box.y + box.height / 2)).at(-1);
+    const [a, b] = [light(getComputedStyle(e).fill), light(getComputedStyle(behind).fill)].sort((x, y) => y - x);
+    const edge = behind.getBBox();
+    const shared = (o, from, size) => Math.min(box[from] + box[size], o[from] + o[size]) - Math.max(box[from], o[from]);
+    const overlaps = texts.slice(i + 1).filter(([, o]) => shared(o, "x", "width") > 1 && shared(o, "y", "height") > 4);
+    return {
+      words: e.textContent,
+      contrast: (a + 0.05) / (b + 0.05),
+      fits: box.x >= edge.x - 1 && box.x + box.width <= edge.x + edge.width + 1 && box.x + box.width <= width && box.y + box.height <= height,
+      overlaps: overlaps.map(([o]) => o.textContent),
+    };
+  });
+}"""
+"""Each text of a picture: its contrast with the box behind it, whether it stays in that box, and which others it lies upon."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    pytest.importorskip("sphinx", reason="the generator of the site is not installed (make docs)")
+    return build_site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("picture", DRAWN, ids=lambda p: p.stem)
+def test_pictures_can_be_read(browser: Browser, picture: Path, scheme: Any) -> None:
+    """Every text of a picture stays in its box, lies upon no other, and stands out from what is behind it."""
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(picture.as_uri())
+    texts = page.evaluate(TEXTS)
+    page.close()
+    assert len(texts) > 8
+    assert [t["words"] for t in texts if t["contrast"] < LOWEST_CONTRAST] == []
+    assert [t["words"] for t in texts if not t["fits"]] == []
+    assert [(t["words"], t["overlaps"]) for t in texts if t["overlaps"]] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("name", SHOWN)
+def test_pages_are_whole(browser: Browser, site: Path, name: str, width: int, scheme: Any) -> None:
+    """A page shows its pictures, asks for nothing that is not its own, reports no fault, and is no wider than the window."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    asked: list[str] = []
+    faults: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("requestfailed", lambda request: faults.append(request.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.goto((site / f"{name}.html").as_uri())
+    page.wait_for_load_state("networkidle")
+    empty = page.evaluate("[...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)")
+    sideways = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    page.close()
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert faults == []
+    assert empty == []
+    assert sideways <= 0

@@ -1,0 +1,150 @@
+"""Every command that a page tells to type: run where it can run, else listed with the reason, and its options compared with the program's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Run
+from disagg_serving.cli.main import COMMANDS, build_app
+from documents import Command, commands, documents, tokens
+from factories import ROOT
+from repositories import Repository
+from typer import TyperException
+from typer.main import get_command
+
+NOT_RUN = {
+    r"make [a-z-]+": "installs, builds or runs this suite; the target is looked up in the Makefile",
+    r"disagg (verify|bench .*--start).*": "wants a cluster: tests/live/test_verify.py and tests/live/test_load.py run it",
+    r"disagg .*--look-up": "asks AWS: tests/cli/test_look_up.py runs it against answers",
+    r"pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
+    r"aws .*": "wants an account",
+    r"(PREFILL=\$\()?kubectl .*": "wants a cluster",
+    r"curl .*": "wants an endpoint",
+    r"# .*": "is something to do by hand",
+}
+"""Commands that no test types, by pattern, and why."""
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+}  # fmt: skip
+LOG = "vLLM API server version 0.33.0\nModel loading took 33.88 GiB memory and 41 seconds\nAvailable KV cache memory: 32.00 GiB\n"
+OWN_FILES = {"my-model/config.json": json.dumps(CONFIG), "engine.log": LOG}
+"""Files that a reader has and this repository has not."""
+
+APP: Any = get_command(build_app())
+ALL = commands()
+
+
+def plain(text: str) -> str:
+    """A command without the folder of the program, variables before it, and what the shell does with its output."""
+    text = re.sub(r"^(\.venv/bin/)", "", text)
+    return re.sub(r"\s+(&|> \S+)$", "", text)
+
+
+def reason(command: Command) -> str | None:
+    """Why a command is not run; None where it is."""
+    return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, plain(command.text))), None)
+
+
+RUN = [c for c in ALL if reason(c) is None]
+
+
+def test_each_pattern_is_needed() -> None:
+    """A reason for not running something is there only while something is not run for it, and nothing is run that the list does not know."""
+    assert [p for p in NOT_RUN if not any(re.fullmatch(p, plain(c.text)) for c in ALL)] == []
+    assert {plain(c.text).split()[0] for c in RUN} == {"disagg"}
+    assert len(ALL) > 70
+    assert len(RUN) > 25
+
+
+@pytest.mark.parametrize("file", sorted({c.block.file for c in RUN}), ids=lambda f: f.relative_to(ROOT).as_posix())
+def test_commands_run(file: Path, disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a page, one after the other in a copy of the repository, end as a reader expects: without an error."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    copy = copy_of_repository(tmp_path / "copy")
+    for command in (c for c in RUN if c.block.file == file):
+        folder = copy / file.parent.relative_to(ROOT) if "from this folder" in file.read_text(encoding="utf-8") else copy
+        assert disagg(*shlex.split(plain(command.text))[1:], cwd=folder) == 0, (command.text, disagg.out[-2000:] + disagg.err)
+        assert disagg.out.strip(), command.text
+
+
+def copy_of_repository(folder: Path) -> Path:
+    """The tracked files as a repository of their own, whose main is also that of its origin."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")  # noqa: S607
+    for name in filter(None, listed):
+        target = folder / name
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/")):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+    repository = Repository(folder)
+    repository.git("update-ref", "refs/remotes/origin/main", repository.commit(OWN_FILES))
+    return folder
+
+
+def accepts(words: list[str], *, whole: bool) -> str:
+    """What the program says to a command line that it does not take; nothing where it does. A part of a line may lack what is required."""
+    name, args = words[0], [w for w in words[1:] if w != "..."]
+    if name not in COMMANDS:
+        return f"no command {name}"
+    try:
+        APP.commands[name].make_context(name, list(args))
+    except TyperException as problem:
+        said = str(getattr(problem, "message", problem))
+        lacking = "Missing" in f"{type(problem).__name__} {said}" or "requires an argument" in said
+        return "" if lacking and not whole else said or type(problem).__name__
+    return ""
+
+
+@pytest.mark.parametrize("command", [c for c in ALL if plain(c.text).startswith("disagg ")], ids=lambda c: f"{c.block.place} {c.text}")
+def test_commands_have_the_options_of_the_program(command: Command) -> None:
+    """Also those that cannot run here: each option exists, takes such a value, and nothing that is required is missing."""
+    assert accepts(shlex.split(plain(command.text))[1:], whole=True) == ""
+
+
+def mentioned() -> list[tuple[str, str]]:
+    """Every `disagg ...` inside a sentence, with its page."""
+    found = []
+    for file in documents():
+        spans = [c.content for t in tokens(file) for c in t.children or [] if c.type == "code_inline"]
+        found += [(file.relative_to(ROOT).as_posix(), s) for s in spans if re.match(r"disagg [a-z]", s) and "COMMAND" not in s]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize(("page", "text"), mentioned())
+def test_mentioned_commands_exist(page: str, text: str) -> None:
+    """A command inside a sentence has options that the program has; what is required may be left out."""
+    words = shlex.split(text)[1:]
+    options = [w for w in words if not re.fullmatch(r"models\|.*|\[.*", w)]
+    assert accepts(options, whole=False) == "", page
+
+
+def test_the_program_is_asked() -> None:
+    """An option, a value or a command that does not exist is noticed."""
+    assert "no-such" in accepts(["plan", "prod", "--no-such"], whole=False)
+    assert "pdf" in accepts(["plan", "prod", "--format", "pdf"], whole=True)
+    assert accepts(["fit"], whole=True) != "" == accepts(["fit"], whole=False)
+    assert accepts(["deploy"], whole=False) == "no command deploy"
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda c: f"{c.block.place} {c.text[:40]}")
+def test_commands_are_shell(command: Command) -> None:
+    """A shell reads every command, also those that are not run."""
+    assert subprocess.run(["bash", "-n", "-c", command.text], capture_output=True, text=True, check=False).stderr == ""  # noqa: S607
+
+
+def test_targets_and_extras_exist() -> None:
+    """`make TARGET` and `pip install 'disagg-serving[EXTRA]'` on any page name what there is."""
+    text = "\n".join(file.read_text(encoding="utf-8") for file in documents())
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = set(re.findall(r"(?:`|\$ )make ([a-z-]+(?: [a-z-]+)*)", text))
+    assert {word for line in named for word in line.split()} <= targets
+    assert set(re.findall(r"disagg-serving\[([a-z]+)\]", text)) <= extras.keys()

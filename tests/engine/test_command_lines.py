@@ -1,0 +1,78 @@
+"""Every generated command line under the real parsers and configuration checks of vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from disagg_serving.catalog.flags import flags_of
+from disagg_serving.preview.plan import make_plan
+from disagg_serving.spec.stack_file import find_project
+from factories import ROOT, STACKS, check
+from generator import Generator
+from hypothesis import HealthCheck, Phase, given, settings
+
+from engine.build import PARSERS, Engine
+from engine.cases import CommandLine, ask, command_lines
+from engine.flags import dump
+
+DRAWN = 200
+VERSIONS = {e.version: e for e in PARSERS}
+
+
+def of_projects() -> Iterator[CommandLine]:
+    """Of all stacks of this repository and of its examples."""
+    for folder in [ROOT, *(f for f in sorted((ROOT / "examples").iterdir()) if (f / "Pulumi.yaml").exists())]:
+        project = find_project(folder)
+        for stack in project.stacks() if folder != ROOT else STACKS:
+            found = make_plan(project, project.stack_file(stack)).layout  # an example is a program of its own
+            assert found is not None
+            yield from command_lines(f"{folder.name}/{stack}", found.groups)
+
+
+def drawn() -> list[CommandLine]:
+    """Of environments drawn at random that can be laid out; whether their memory suffices is not a parser's matter."""
+    lines: list[CommandLine] = []
+    seen = 0
+
+    @given(Generator(odds=60).environment())
+    @settings(
+        max_examples=DRAWN * 6, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None
+    )
+    def collect(data: object) -> None:
+        nonlocal seen
+        found = check(data).layout if seen < DRAWN else None
+        if found is not None:
+            seen += 1
+            lines.extend(command_lines(f"drawn {seen}", found.groups))
+
+    collect()
+    assert seen == DRAWN
+    return lines
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[CommandLine]:
+    """All of them, each form once: drawn environments repeat themselves."""
+    unique = {(line.version, line.facts.id, line.argv): line for line in [*drawn(), *of_projects()]}
+    return list(unique.values())
+
+
+@pytest.mark.parametrize("engine", PARSERS, ids=lambda e: e.version)
+def test_no_command_line_is_refused(engine: Engine, lines: list[CommandLine], tmp_path: Path) -> None:
+    """The parser and the configuration checks of each pinned version take every command line that is generated for it."""
+    ours = [line for line in lines if line.version == engine.version]
+    assert ours
+    refused = [v for v in ask(engine, ours, tmp_path) if not v.accepted]
+    assert refused == []
+
+
+@pytest.mark.parametrize("engine", PARSERS, ids=lambda e: e.version)
+def test_catalogue_has_the_engine_s_flags(engine: Engine) -> None:
+    """The flags that `disagg check` knows are those that the parser lists."""
+    known = flags_of(engine.version)
+    assert known is not None
+    assert {name: (flag.kind, list(flag.choices), flag.none) for name, flag in known.items()} == {
+        name: (about["kind"], about.get("choices", []), about.get("none", False)) for name, about in dump(engine).items()
+    }

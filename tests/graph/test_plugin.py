@@ -1,0 +1,121 @@
+"""The component plugin: what its schema offers, and that it makes what the same components make in Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from functools import cache
+from typing import Any
+
+import pulumi
+import pytest
+from disagg_serving import resources
+from disagg_serving.resources.plugin import COMPONENTS, Plugin
+from pulumi.errors import InputPropertiesError
+from recording import program_graph
+
+MODEL: dict[str, Any] = {
+    "name": "llama-70b",
+    "model": "llama-3.3-70b-instruct-fp8",
+    "maxModelLen": 32768.0,
+    "prefill": {"instanceType": "p5.48xlarge", "replicas": 2.0, "tensorParallel": 4.0},
+    "decode": {"instanceType": "p5.48xlarge", "replicas": 4.0, "tensorParallel": 2.0},
+}
+"""A model as the engine hands it over: camelCase keys, and every number a float."""
+
+
+@cache
+def plugin() -> Plugin:
+    """One plugin a test process: it reads the annotations of all components. The SDK leaves a file open on the way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        return Plugin()
+
+
+def schema() -> dict[str, Any]:
+    """What the plugin answers to GetSchema."""
+    parsed: dict[str, Any] = json.loads(plugin().schema)
+    return parsed
+
+
+def snake(value: Any) -> Any:
+    """A value with the keys that Python programs write."""
+    if isinstance(value, dict):
+        return {re.sub(r"[A-Z]", lambda m: f"_{m[0].lower()}", key): snake(inner) for key, inner in value.items()}
+    return [snake(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_every_component_is_offered() -> None:
+    """What a Python program can import, programs in other languages can make."""
+    exported = {name for name in resources.__all__ if isinstance(found := getattr(resources, name), type) and issubclass(found, pulumi.Resource)}
+    assert {c.__name__ for c in COMPONENTS} == exported
+    assert set(schema()["resources"]) == {f"disagg-serving:index:{name}" for name in exported}
+
+
+def test_everything_in_the_schema_is_described() -> None:
+    """Editors of other languages explain every component, input, output and type; inherited fields are no exception."""
+    whole = schema()
+    silent = [
+        f"{token}.{name}"
+        for part, keys in (("resources", ("inputProperties", "properties")), ("types", ("properties",)))
+        for token, entry in whole[part].items()
+        for key in keys
+        for name, found in entry.get(key, {}).items()
+        if not found.get("description")
+    ]
+    assert silent == []
+    assert all(entry.get("description") for part in ("resources", "types") for entry in whole[part].values())
+
+
+def test_names_of_types_are_those_of_the_spec() -> None:
+    """Generators of SDKs add Args to the types of inputs, so that the schema must not."""
+    assert "disagg-serving:index:ModelSpec" in schema()["types"]
+    assert "SpecArgs" not in json.dumps(schema())
+
+
+@pytest.mark.parametrize(
+    ("component", "args"),
+    [
+        ("NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeRole": "r", "subnetIds": ["subnet-1"], "securityGroupIds": ["sg-1"]}),
+        ("ModelServing", {"model": MODEL, "zone": "us-east-1a"}),
+        ("Environment", {"models": [MODEL], "network": {"zones": ["us-east-1a", "us-east-1b"]}}),
+    ],
+)
+def test_a_constructed_component_makes_the_same(component: str, args: dict[str, Any]) -> None:
+    """Resources, inputs and dependencies of a component that the plugin constructs are those of the component in Python."""
+
+    def in_python() -> None:
+        getattr(resources, component)("x", snake(args))
+
+    constructed = program_graph(lambda: plugin().construct("x", f"disagg-serving:index:{component}", args))
+    written = program_graph(in_python)
+    assert constructed.resources == written.resources
+    assert len(written.resources) > 3
+
+
+def test_refused_input_is_an_answer_with_paths() -> None:
+    """A failed check reaches the engine as properties with reasons, which it prints without a traceback."""
+    bad = {**MODEL, "decode": {"instanceType": "p5.84xlarge"}}
+
+    def program() -> None:
+        with pytest.raises(InputPropertiesError) as refused:
+            plugin().construct("x", "disagg-serving:index:ModelServing", {"model": bad, "zone": "us-east-1a"})
+        assert "models[0].decode.instanceType" in {e["property_path"] for e in refused.value.errors or []}
+        assert all(e["reason"] for e in refused.value.errors or [])
+        raise KeyError("seen")
+
+    with pytest.raises(KeyError, match="seen"):
+        program_graph(program)
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a check refuses is turned into a message; a programming error stays one."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setitem(plugin()._components, "ModelServing", broken)
+    with pytest.raises(Exception, match="ours") as failed:
+        plugin().construct("x", "disagg-serving:index:ModelServing", {"model": MODEL})
+    assert not isinstance(failed.value, InputPropertiesError)

@@ -1,0 +1,143 @@
+"""Flags against the lists that each engine's own parser gave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bad_input.case import OLD_ENGINE
+from disagg_serving.catalog import Catalog
+from disagg_serving.catalog.flags import flags_of, versions
+from disagg_serving.errors import Finding
+from disagg_serving.manifests.engine import command_args
+from disagg_serving.planning.evaluation import evaluate, evaluate_file
+from disagg_serving.planning.rules import rules
+from disagg_serving.planning.rules.engine import is_owned
+from disagg_serving.spec.stack_file import find_project
+from factories import ROOT, STACKS, aggregated, check, environment
+
+CATALOG = Catalog()
+PROJECTS = [ROOT, *sorted(f for f in (ROOT / "examples").iterdir() if (f / "Pulumi.yaml").exists())]
+
+
+def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
+    """What the rule says about extra flags."""
+    data = environment(aggregated(extraArgs=list(args), **overrides), catalogDirs=["."] if base != ROOT else [])
+    return [f for f in evaluate(data, base).findings if f.id == "engine-flags"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--enable-prefix-caching"],
+        ["--no-enable-prefix-caching"],
+        ["--disable-prefix-caching"],
+        ["--enable_prefix_caching"],
+        ["--optimization-level=3", "--attention-backend=flashinfer", "--quantization=fp8"],
+        ["--compilation-config.cudagraph_mode=FULL", "--compilation-config.mode=3"],
+        ['--compilation-config={"mode": 3}'],
+        ["--seed=0", "--max-logprobs=-1"],
+        ["--moe-backend=flashinfer-cutlass"],
+        ["--prefix-cache-retention-interval=None"],
+        ["--tool-call-parser=hermes", "--enable-auto-tool-choice"],
+        ["--tool-call-parser=mine", "--tool-parser-plugin=/weights/mine.py"],
+        ["--middleware=a.b", "--middleware=c.d"],
+        ["--allowed-origins=[]"],
+        ["--kv-cache-memory-bytes=20G"],
+    ],
+)
+def test_what_the_parser_takes(args: list[str]) -> None:
+    """No spelling and no value that vLLM takes is refused."""
+    assert said(*args) == []
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.33.0-efa", "vllm-0.27.1-dlc"])
+@pytest.mark.parametrize("model", sorted(CATALOG.models))
+def test_flags_of_the_catalogue(model: str, engine: str) -> None:
+    """Flags that an entry brings are flags of every engine that may serve it."""
+    facts, version = CATALOG.models[model], CATALOG.engines[engine].version
+    known = flags_of(version)
+    assert known is not None
+    oldest = facts.min_engine_version
+    if oldest and [int(n) for n in oldest.split(".")] > [int(n) for n in version.split(".")]:
+        pytest.skip(f"{model} needs vLLM {oldest}")
+    assert said(*facts.serve_flags, engine=engine, model="qwen3-32b") == []
+
+
+def test_every_engine_was_asked() -> None:
+    """There is a list for each engine of the catalogue, made of names in order."""
+    assert set(versions()) == {CATALOG.engines[e].version for e in CATALOG.engines}
+    for version in versions():
+        names = list(flags_of(version) or {})
+        assert len(names) > 300
+        assert all(a < b for a, b in pairwise(names))
+
+
+@pytest.mark.parametrize("folder", PROJECTS, ids=lambda f: f.name)
+def test_what_is_generated_is_the_project_s_own(folder: Path) -> None:
+    """Each flag of each command line is one of the engine's, and none that a person could give a second time."""
+    project = find_project(folder)
+    for stack in STACKS if folder == ROOT else project.stacks():
+        file = project.stack_file(stack)
+        for group in evaluate_file(file, project.root).require_layout().groups if file.environment else ():
+            known, given = flags_of(group.served.engine.version), {*group.served.facts.serve_flags, *group.served.spec.extra_args}
+            assert known is not None
+            for worker in (False, True):
+                names = [arg.split("=", 1)[0] for arg in command_args(group, worker=worker) if arg.startswith("--")]
+                assert set(names) <= known.keys()
+                assert len(names) == len(set(names))
+                ours = [a.split("=", 1)[0] for a in command_args(group, worker=worker) if a.startswith("--") and a not in given]
+                assert [name for name in ours if not is_owned(name)] == []
+
+
+@pytest.mark.parametrize("flag", ["--disable-expert-parallel", "--no-enable-expert-parallel", "--disable_expert_parallel", "--disable-expert-par"])
+def test_both_negations_are_the_project_s(flag: str) -> None:
+    """VLLM turns --enable-x off by --disable-x as well as by --no-enable-x; a field of the role says it here."""
+    found = check(environment(aggregated(extraArgs=[flag]))).findings
+    assert [f.message for f in found if f.id == "extra-args"] == ["is set by the project"]
+    assert not [f for f in found if f.id == "engine-flags"]
+
+
+def test_an_engine_that_nobody_asked(tmp_path: Path) -> None:
+    """Flags of a version without a list are not judged, and that is said."""
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines/old.yaml").write_text(yaml.safe_dump({**OLD_ENGINE, "version": "0.99.0"}))
+    (found,) = said("--whatever=1", base=tmp_path, engine="old")
+    assert (str(found.level), found.path) == ("info", "models[0].extraArgs")
+    assert "vLLM 0.99.0 was not asked" in found.message
+
+
+def test_lists_are_not_read_without_extra_flags() -> None:
+    """A stack without extra flags is checked as fast as before: glm5 has flags of its entry only."""
+    code = (
+        "import sys; from disagg_serving.cli.main import run; sys.argv = ['disagg', 'check', 'glm5']\n"
+        "try: run()\n"
+        "except SystemExit: print('disagg_serving.catalog.flags' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_lists_say_where_they_come_from() -> None:
+    """Each list has its version, source and day."""
+    for version in versions():
+        head = json.loads((ROOT / f"components/disagg_serving/catalog/engines/flags/vllm-{version}.json").read_text())
+        assert head["version"] == version
+        assert head["checked"] >= "2026-11-30"
+        assert head["source"]
+    assert any(r.id == "engine-flags" for r in rules())
+
+
+@pytest.mark.parametrize(("method", "message"), [("suffix", "needs the package"), ("extract_hidden_states", "is not known here"), ("ngram", "")])
+def test_methods_that_the_parser_takes(method: str, message: str) -> None:
+    """A method that the engine lists and nobody has tried here is no error."""
+    found = check(environment(aggregated(speculative={"method": method, "numSpeculativeTokens": 2}))).findings
+    about = [f for f in found if f.id == "speculative-method"]
+    assert [str(f.level) for f in about] == (["warning"] if message else [])
+    assert all(message in f.message for f in about)
