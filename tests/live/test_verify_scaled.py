@@ -40,6 +40,13 @@ def scaled_layout() -> Layout:
     return layout(data)
 
 
+def run(cluster: Cluster, wanted: Layout) -> None:
+    """Make the environment, and raise the scaled set to its least, as KEDA does at once."""
+    deploy(cluster, wanted)
+    cluster.kubectl("scale", "leaderworkersets/m-decode", "-n", "m", "--replicas=2")
+    settle(cluster, wanted)
+
+
 def points(connection: Connection, wanted: Layout) -> dict[tuple[str, str], Point]:
     """What verify says about scaling."""
     found = {(p.id, p.subject): p for p in verify(wanted, read_snapshot(connection, wanted))}
@@ -55,9 +62,7 @@ def keda_says(cluster: Cluster, *conditions: dict[str, Any]) -> None:
 def test_what_keda_says_is_read_with_the_documented_rights(scaling: Cluster, plane: ControlPlane, tmp_path: Path) -> None:
     """A number between the bounds and a ScaledObject that KEDA serves are ok; what KEDA cannot do, and a number beyond, fail by themselves."""
     wanted = scaled_layout()
-    deploy(scaling, wanted)
-    scaling.kubectl("scale", "leaderworkersets/m-decode", "-n", "m", "--replicas=2")  # KEDA raises a new set to its least at once
-    settle(scaling, wanted)
+    run(scaling, wanted)
     reader = Connection(kubeconfig_of(plane, documented_role(), tmp_path / "scaling-reader.json"), None)
 
     unseen = points(reader, wanted)
@@ -90,7 +95,7 @@ def test_what_keda_says_is_read_with_the_documented_rights(scaling: Cluster, pla
 def test_without_the_right_to_read_scaledobjects_it_is_unknown(scaling: Cluster, plane: ControlPlane, tmp_path: Path) -> None:
     """Whoever may not read KEDA's objects is told so, and nothing about them is called ok or failed."""
     wanted = scaled_layout()
-    deploy(scaling, wanted)
+    run(scaling, wanted)
     rights = documented_role()
     rights["rules"] = [r for r in rights["rules"] if r["apiGroups"] != ["keda.sh"]]
     found = points(Connection(kubeconfig_of(plane, rights, tmp_path / "no-scaling.json"), None), wanted)
