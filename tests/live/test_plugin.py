@@ -48,7 +48,7 @@ KINDS = (
 NPM_UNREACHABLE = re.compile("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ECONNRESET|ENETUNREACH")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _wiped(own_plane: ControlPlane) -> Iterator[None]:
     """Leave nothing of a failed test to the next one."""
     yield
@@ -112,6 +112,7 @@ def expected(own_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
+@pytest.mark.usefixtures("_wiped")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_programs_in_other_languages(own_plane: ControlPlane, tmp_path: Path, expected: dict[str, Any], language: str) -> None:
     """SDK by the command line, preview, up, no change and destroy; the API server holds the Python program's objects, every field equal."""
@@ -147,9 +148,9 @@ def refused(engine: Engine, language: str) -> None:
     assert 'File "' not in said
 
 
-def test_schema_of_the_real_host(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_schema_of_the_real_host(tmp_path: Path) -> None:
     """What the command line gets from the running plugin is the schema that the repository keeps."""
-    engine = Engine(tmp_path, "dev", own_plane.kubeconfig, program=ROOT / "examples/go")
+    engine = Engine(tmp_path, "dev", tmp_path / "kubeconfig", program=python_program(tmp_path / "program"))
     kept = json.loads((PLUGIN / "schema.json").read_text(encoding="utf-8"))
     assert bare(json.loads(engine.run("package", "get-schema", str(PLUGIN)))) == bare(kept)
 
