@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disagg_serving import labels
+from disagg_serving import __version__, labels
 from factories import ROOT
 from live.conftest import clear, gpu_nodes
 
@@ -149,10 +149,12 @@ def refused(engine: Engine, language: str) -> None:
 
 
 def test_schema_of_the_real_host(tmp_path: Path) -> None:
-    """What the command line gets from the running plugin is the schema that the repository keeps."""
+    """What the command line gets from the running plugin is the schema that the repository keeps, and the version of what is installed."""
     engine = Engine(tmp_path, "dev", tmp_path / "kubeconfig", program=python_program(tmp_path / "program"))
     kept = json.loads((PLUGIN / "schema.json").read_text(encoding="utf-8"))
-    assert bare(json.loads(engine.run("package", "get-schema", str(PLUGIN)))) == bare(kept)
+    found = json.loads(engine.run("package", "get-schema", str(PLUGIN)))
+    assert __version__.startswith(found.pop("version"))
+    assert bare(found) == bare(kept)
 
 
 def bare(value: Any, *, inner: bool = False) -> Any:
