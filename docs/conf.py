@@ -15,7 +15,7 @@ release = version = __version__
 extensions = ["myst_parser"]
 root_doc = "docs/index"
 # the sources stay where they are, so that their links lead to the same files on GitHub and here
-include_patterns = ["README.md", "CONTRIBUTING.md", "docs/**", "examples/*/README.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "SCOPE.md", "SECURITY.md", "docs/**", "examples/*/README.md"]
 exclude_patterns = ["**/node_modules", "**/__pycache__", "**/.*", ".*", "build", "dist", "tests", "stacks", "components", "bench", "changelog.d"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4

@@ -12,6 +12,8 @@ from disagg_serving import pins
 from disagg_serving.catalog import load_catalog
 from packaging.version import Version
 
+from scripts.reference import table
+
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = ROOT / "tests/upgrade/released"
 PAGE = ROOT / "docs/upgrade/versions.md"
@@ -59,6 +61,5 @@ def page() -> str:
     """docs/upgrade/versions.md: a column a release, newest first."""
     columns = {"this revision": current(), **dict(reversed(releases().items()))}
     rows = list(dict.fromkeys(part for versions in columns.values() for part in versions))
-    lines = [f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    lines += [f"| {part} | {' | '.join(versions.get(part, '') for versions in columns.values())} |" for part in rows]
+    lines = table(["", *columns], [[part, *(versions.get(part, "") for versions in columns.values())] for part in rows])
     return "\n".join([HEADER, *lines]) + "\n"

@@ -12,6 +12,7 @@ from disagg_serving.spec.stack_file import find_project
 
 ROOT = Path(__file__).resolve().parent.parent
 STACKS = ("dev", "glm5", "local", "prod", "staging")
+RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"]}
 
 
 def role(**overrides: Any) -> dict[str, Any]:

@@ -84,6 +84,15 @@ CAPACITY_CASES = [
 
 ENVIRONMENT_CASES = [
     Case(
+        "controller older than groups over nodes",
+        environment(aggregated(server=role(tensorParallel=8, pipelineParallel=2)), lws={"version": "0.8.0"}),
+        "lws.version",
+        "0.8.0",
+        says="does not know how groups over several nodes restart",
+        allowed="0.9.0 or newer",
+        fix='use "0.11.1"',
+    ),
+    Case(
         "chart with a tag",
         environment(model(), lws={"chart": "oci://registry.example.com/charts/lws:main"}),
         "lws.chart",

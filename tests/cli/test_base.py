@@ -54,7 +54,7 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     first, printed = disagg.out, disagg.out
     assert first.index("Changes since main") < first.index("warning update  LeaderWorkerSet test-m/m-decode") < first.index("Placement")
     assert "spec.replicas: 3 -> 1" in first
-    assert "2 of 3 groups of m-decode ends" in first
+    assert "2 of 3 groups of m-decode end," in first
     assert "Resources (" not in first
     assert disagg("plan", "test", "--base", "HEAD", "--fail-on", "warning", "--format", "json", cwd=repository.project) == 2
     printed += disagg.out
@@ -132,7 +132,7 @@ def test_where_the_branch_left(own: Repository, disagg: Run) -> None:
     assert disagg("plan", "--all", "--base", "main", "--format", "json", cwd=own.project) == 0
     (plan,) = json.loads(disagg.out)
     assert plan["difference"]["commit"] == left
-    assert f"compared with {left[:10]}, where this branch left main; main has 1 newer commits" in plan["difference"]["notes"][0]
+    assert f"compared with {left[:10]}, where this branch left main; main has 1 newer commit," in plan["difference"]["notes"][0]
 
 
 def test_a_kept_plan_is_not_made_again(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from command_line import Run
 from disagg_serving.errors import ToolError
 from disagg_serving.preview import requirements
 from disagg_serving.preview.revision import find_revision
@@ -41,6 +43,23 @@ def test_other_requirements(own: Repository, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ToolError, match=r"the requirements of [0-9a-f]{10} differ from those here and cannot be installed: .*no-such-package"):
         interpreter(own, "missing", tmp_path / "kept")
     assert len(list((tmp_path / "kept/python").iterdir())) == 1
+
+
+def test_packages_that_cannot_be_had(own: Repository, disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of this branch is made all the same, as that of any base that cannot be planned, and who waits is told what for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("PIP_NO_INDEX", "UV_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    own.commit({"requirements.txt": "no-such-package-of-disagg==1.0\n"})
+    own.git("branch", "missing")
+    own.commit({"requirements.txt": "pyyaml==6.0.2\n"})
+    for what in ("test", "--all"):
+        assert disagg("plan", what, "--base", "missing", "--format", "json", cwd=own.project) == 2
+        (plan,) = data if isinstance(data := json.loads(disagg.out), list) else [data]
+        assert [(c["id"], "no-such-package" in c["message"]) for c in plan["checks"]] == [("base-not-compared", True)]
+        assert "seen" in {r["name"] for r in plan["resources"]}
+        assert disagg.err.startswith("installing the packages of missing (")
+    assert own.trees() == 1
 
 
 def wheel(folder: Path, version: str) -> str:

@@ -25,6 +25,7 @@ NOT_RUN = {
     r"disagg (verify|bench .*--start).*": "wants a cluster: tests/live/test_verify.py and tests/live/test_load.py run it",
     r"disagg .*--look-up": "asks AWS: tests/cli/test_look_up.py runs it against answers",
     r"pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
+    r"pip install .*": "installs: scripts/check_package.py does it with the built wheel",
     r"aws .*": "wants an account",
     r"(PREFILL=\$\()?kubectl .*": "wants a cluster",
     r"curl .*": "wants an endpoint",

@@ -21,7 +21,7 @@ HASH = "NIXL compatibility hash mismatch"
 BETWEEN_ROLES = {
     "model string": ("repository", f"disagg-serving/{COPY}", HASH),
     "KV dtype": ("kvCacheDtype", "fp8", HASH),
-    "block size": ("blockSize", 64, "block_size"),
+    "block size": ("blockSize", 64, "Local block size 64 is not divisible by remote block size 128"),
 }
 """Fields of decode that prefill has otherwise, and the engine's words about it."""
 NO_STAGES = "consumer (decode) does not support pipeline_parallel_size > 1"

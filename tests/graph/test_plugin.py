@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from functools import cache
 from typing import Any
 
@@ -27,10 +26,8 @@ MODEL: dict[str, Any] = {
 
 @cache
 def plugin() -> Plugin:
-    """One plugin a test process: it reads the annotations of all components. The SDK leaves a file open on the way."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        return Plugin()
+    """One plugin a test process: it reads the annotations of all components."""
+    return Plugin()
 
 
 def schema() -> dict[str, Any]:
@@ -97,16 +94,17 @@ def test_a_constructed_component_makes_the_same(component: str, args: dict[str, 
 def test_refused_input_is_an_answer_with_paths() -> None:
     """A failed check reaches the engine as properties with reasons, which it prints without a traceback."""
     bad = {**MODEL, "decode": {"instanceType": "p5.84xlarge"}}
+    seen: list[InputPropertiesError] = []
 
     def program() -> None:
         with pytest.raises(InputPropertiesError) as refused:
             plugin().construct("x", "disagg-serving:index:ModelServing", {"model": bad, "zone": "us-east-1a"})
-        assert "models[0].decode.instanceType" in {e["property_path"] for e in refused.value.errors or []}
-        assert all(e["reason"] for e in refused.value.errors or [])
-        raise KeyError("seen")
+        seen.append(refused.value)
 
-    with pytest.raises(KeyError, match="seen"):
-        program_graph(program)
+    program_graph(program)
+    (answer,) = seen
+    assert "models[0].decode.instanceType" in {e["property_path"] for e in answer.errors or []}
+    assert all(e["reason"] for e in answer.errors or [])
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

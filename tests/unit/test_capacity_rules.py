@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -111,6 +112,30 @@ def test_a_default_fits_its_own_node() -> None:
     small = role(instanceType="p5.4xlarge", tensorParallel=1)
     pair = model(model="llama-3.1-8b-instruct", maxModelLen=8192, prefill=small, decode=small)
     assert not [f for f in check(environment(pair)).findings if f.id == "pod-fits-node"]
+
+
+def test_measured_memory_has_no_range() -> None:
+    """After a start there is one number: nothing lies between it and itself, and nothing is likely."""
+    measured = {"weightsGiB": 33.88, "kvCacheGiB": 2.0}
+    data = environment(aggregated(maxModelLen=16384, server=role(tensorParallel=2, calibration=measured)))
+    (refusal,) = found(data, "context-fit", "models[0].maxModelLen")
+    assert re.fullmatch(r"is more than the KV cache of server holds: [\d,]+ tokens at 163,840 bytes a GPU", refusal.message)
+    assert re.fullmatch(r"at most [\d,]+", refusal.allowed)
+
+
+@pytest.mark.parametrize(
+    ("data", "rule", "path"),
+    [
+        (environment(model(), network={"zones": ["us-east-1a", "us-east-1b"], "gpuZone": "us-east-1c"}), "network-zones", "network.gpuZone"),
+        (environment(model(prefill=role(capacity={"type": "spot"}))), "spot-serving", "models[0].prefill.capacity.type"),
+    ],
+)
+def test_what_can_be_named_is_suggested(data: dict[str, Any], rule: str, path: str) -> None:
+    """Where the right values are known, one of them is offered, and it ends the finding."""
+    (said,) = found(data, rule, path)
+    assert said.corrections
+    for correction in said.corrections:
+        assert not found(corrected(data, correction), rule, path)
 
 
 def advice(data: dict[str, Any]) -> str:

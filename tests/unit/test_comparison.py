@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import NEW_ID, compare
-from disagg_serving.preview.diff import Change, Difference, Op
+from disagg_serving.preview.comparison import compare
+from disagg_serving.preview.diff import NEW_ID, Change, Difference, Op
 from disagg_serving.preview.effects_engines import LWS
 from disagg_serving.preview.graph import COMPUTED, Graph
 from disagg_serving.preview.output.figures import verdict_of
@@ -284,6 +284,7 @@ def test_revisions_of_prefill_and_decode(selector: dict[str, str], says: str) ->
     service = resource(SERVICE, inputs={"spec": {"selector": selector}})
     found = between([*sets("v1", "a"), service], [*sets("v2", "b"), service])
     assert [says in c.effect for c in found.changes] == [True, True]
+    assert {"serve meanwhile" in c.effect for c in found.changes} == {"identity" not in selector}
     assert {c.severity for c in found.changes} == {Level.WARNING}
 
 

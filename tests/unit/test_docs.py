@@ -132,7 +132,7 @@ def _without_required(part: object) -> None:
 
 def test_blocks_have_a_language() -> None:
     """Each block says what it is, so that commands and stack files among them are tested."""
-    known = {"console", "text", "yaml", "json", "python", "{toctree}"}
+    known = {"console", "text", "yaml", "json", "python", "typescript", "{toctree}"}
     bare = [f"{name_of(f)}: {t.info}" for f in documents() for t in tokens(f) if t.type == "fence" and t.info.split(" ")[0].strip() not in known]
     assert bare == []
 

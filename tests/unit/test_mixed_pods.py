@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from factories import aggregated, check, environment, role
+import pytest
+from disagg_serving.planning.placement import nodes_of, pack
+from factories import aggregated, check, environment, layout, role
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +50,13 @@ def test_without_a_warning_no_spreading_strands_a_pod(data: st.DataObject, sizes
         i = data.draw(st.sampled_from([i for i, gpus in enumerate(free) if gpus >= small]))
         free[i] -= small
     assert sum(gpus // large for gpus in free) >= larges
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("replicas", [1, 2, 3, 7, 16, 33])
+def test_alike_pods_are_counted_as_they_are_placed(size: int, replicas: int) -> None:
+    """Rolling updates look at numbers of nodes alone; those are the nodes of the simulation."""
+    (group,) = layout(
+        environment(aggregated(model="llama-3.1-8b-instruct", maxModelLen=8192, server=role(tensorParallel=size, replicas=replicas)))
+    ).groups
+    assert nodes_of(group.size * group.replicas, group) == len(pack([group]))

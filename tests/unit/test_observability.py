@@ -221,6 +221,16 @@ def test_a_scaled_role_is_shown_between_its_bounds() -> None:
     assert planned == {"prefill, planned": "vector(2)", "decode, at least": "vector(3)", "decode, at most": "vector(7)"}
 
 
+def test_half_a_group_of_a_candidate_is_told() -> None:
+    """Half a group holds GPUs and serves nothing, whether requests are meant for it or not; other alerts are about what serves."""
+    own = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef1"], "nodes": 2}
+    following = {"generation": "b", "server": role(tensorParallel=8, pipelineParallel=2, capacity=own)}
+    wanted = layout(environment(groups(candidate=following), observability=ALL))
+    about = [r["alert"] for r in rules(wanted) if "big-b" in r["expr"]]
+    assert about == ["GroupHalfScheduled"]
+    assert len([r for r in rules(wanted) if r["alert"] == "GroupHalfScheduled"]) == 2
+
+
 def test_nothing_is_made_unasked() -> None:
     """Without the block, or with an empty one, no object of this kind is rendered: the operator's kinds may not be there."""
     for data in (environment(model()), environment(model(), observability={})):

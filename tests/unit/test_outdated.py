@@ -116,7 +116,7 @@ def test_without_network(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr()
     assert told.err == "no network: nothing was compared\n"
     assert told.out.splitlines()[0] == "0 pins are the newest, 0 are not"
-    assert told.out.count("cannot be asked (ConnectionError)") == 3
+    assert told.out.count("cannot be asked (ConnectionError)") == len({p.index for p in find_pins()} - {DOCS}) >= 3
     assert "pulumi-aws" in told.out
 
 

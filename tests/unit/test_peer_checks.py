@@ -126,6 +126,13 @@ CHECKS = [
     ),
     Check("T10 engine's patience", environment(model(extraEnv={"VLLM_ENGINE_READY_TIMEOUT_S": "600"})), "extra-env", "set by the project"),
     Check("T11 controller of no exact version", environment(model(), lws={"version": "latest"}), "schema", "an exact version such as 0.11.1"),
+    Check(
+        "T11 controller older than its objects",
+        environment(model(), lws={"version": "0.5.0"}),
+        "lws-version",
+        'use "0.11.1"',
+        environment(model(), lws={"version": "0.9.0"}),
+    ),
     Check("T11 surge of one's own", environment(model(decode=role(maxSurge=1))), "unknown-key", "maxSurge"),
     Check(
         "T11 outage while the only engine is made anew",

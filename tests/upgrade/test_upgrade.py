@@ -172,7 +172,7 @@ def alone(tmp_path: Path) -> Callable[[str, str, str], list[str]]:
     ("file", "old", "new", "says"),
     [
         ("stacks/Pulumi.dev.yaml", "maxModelLen", "longest", "refused: models[0].longest is not a known key"),
-        ("__main__.py", "import deploy", "import launch as deploy", "refused: ImportError: cannot import name 'launch'"),
+        ("__main__.py", "import deploy", "import launch as deploy", "refused: the program of stack dev stopped: ImportError: "),
         ("plans/dev.json", "::dev-gpu-node", "::dev-nodes", "no alias: "),
         ("plans/dev.json", '"urn":"urn:pulumi:dev::disagg-serving::', '"urn":"urn:pulumi:dev::other::', "no alias: "),
     ],

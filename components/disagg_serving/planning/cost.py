@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from functools import cache
+from math import fsum
 from typing import Any
 
 from ..catalog.entries import Instance, Price
@@ -30,7 +31,7 @@ def cost_of(layout: Layout) -> dict[str, Any]:
     lines = [_pool_line(name, instance, len(nodes), capacity, prepaid=name in blocks) for name, instance, nodes, capacity in _pools(layout)]
     lines += _existing_nodes(layout) + _fixed_lines(layout)
     known = [line for line in lines if line["perHour"] is not None]
-    total = sum(line["perHour"] for line in known)
+    total = fsum(line["perHour"] for line in known)  # plain sums round otherwise from Python 3.12 on
     return {
         "currency": "USD",
         "perHour": round(total, 4),

@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import Level, SpecError, Terminated, ToolError, visible
 from ..planning.cost import today
 from ..spec.stack_file import read_project
-from .requirements import interpreter_of
+from .requirements import RequirementsError, interpreter_of
 from .revision import Revision
 
 KEPT_VARIABLES = frozenset(
@@ -103,8 +103,7 @@ def scrubbed_environment() -> Iterator[None]:
 def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Callable[[], BasePlans]]:
     """Record a stack, or with None all stacks, of a revision while the caller does other work; the function waits for the plans.
 
-    `version` is this tool's. The process ends and the work tree goes with the context, however it is left. Raises ToolError when the
-    revision's requirements differ and cannot be installed.
+    `version` is this tool's. The process ends and the work tree goes with the context, however it is left.
     """
     key = json.dumps([revision.commit, str(revision.project), stack or ALL, version, sys.version, str(today()), _installed()])
     file = cache_folder() / "plans" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
@@ -120,7 +119,12 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
             return
         output = Path(scratch) / "plans.json"
         what = ["--all"] if stack is None else [stack]
-        process = _start(revision, tree, scratch, ["plan", *what, "--format", "json", "-o", str(output)])
+        try:
+            process = _start(revision, tree, scratch, ["plan", *what, "--format", "json", "-o", str(output)])
+        except RequirementsError as problem:
+            missing = BasePlans(failures=dict.fromkeys(stacks, visible(str(problem))))
+            yield lambda: missing
+            return
         try:
             yield lambda: _finished(process, revision, stacks, output, file)
         finally:

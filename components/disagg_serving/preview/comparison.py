@@ -11,9 +11,9 @@ from ..planning.rolling import rolling
 from . import providers
 from .base import ALL, BasePlans
 from .deltas import at_most_deltas, capacity_deltas, check_changes, cost_deltas, placement_deltas
-from .diff import Change, CheckChanges, Difference, Op, PathChange
+from .diff import NEW_ID, Change, CheckChanges, Difference, Op, PathChange
 from .effects import with_effects, worst_first
-from .graph import COMPUTED, Graph
+from .graph import COMPUTED, SECRET, Graph
 from .paths import differences
 from .plan import Plan
 from .renames import Rename, find_renames
@@ -23,8 +23,6 @@ from .revision import Revision
 STACK_TYPE = "pulumi:pulumi:Stack"
 OPTIONS = ("protect", "retainOnDelete", "deletedWith", "ignoreChanges", "replaceOnChanges", "additionalSecretOutputs", "customTimeouts")
 """Options whose change the state keeps; the others only steer one run."""
-NEW_ID = "<computed anew>"
-"""What a computed value becomes when the resource that it comes from is made anew."""
 
 Resources = Mapping[str, Mapping[str, Any]]
 
@@ -187,7 +185,8 @@ def _path_changes(old: Mapping[str, Any], new: Mapping[str, Any], found: Mapping
         sources = {same.get(urn, urn) for urn in old.get("inputDependencies", {}).get(key, urns)}
         other = bool(made & set(urns)) or sources != set(urns)
         if other and _holds_computed(new["inputs"].get(key)) and not any(covers(key, c.path) for c in changes):
-            changes.append(PathChange(key, COMPUTED, NEW_ID, forces_replacement(type_token, key)))
+            value = SECRET if new["inputs"][key] == SECRET else COMPUTED
+            changes.append(PathChange(key, value, NEW_ID, forces_replacement(type_token, key)))
     if new["provider"] in made or (old["provider"] and new["provider"] and same.get(old["provider"], old["provider"]) != new["provider"]):
         changes.append(PathChange("options.provider", old["provider"], new["provider"], forces_replacement=True))
     return changes
@@ -198,11 +197,12 @@ def _kept_options(resource: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _holds_computed(value: Any) -> bool:
+    """Whether a value is, or may be made of, what is not known yet: a secret hides which."""
     if isinstance(value, Mapping):
         return any(_holds_computed(v) for v in value.values())
     if isinstance(value, list):
         return any(_holds_computed(v) for v in value)
-    return bool(value == COMPUTED)
+    return value in (COMPUTED, SECRET)
 
 
 def _notes(old: Resources, new: Resources, changes: Sequence[Change]) -> list[str]:

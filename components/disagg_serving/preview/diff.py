@@ -9,6 +9,9 @@ from typing import Any
 
 from ..errors import Finding, Level
 
+NEW_ID = "<computed anew>"
+"""What a computed value becomes when the resource that it comes from is made anew."""
+
 
 class Op(StrEnum):
     """What the engine will do to a resource. A rename is one change of two URNs: `former` goes, `urn` comes."""

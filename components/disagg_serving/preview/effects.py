@@ -11,13 +11,15 @@ from ..errors import Level
 from .diff import Change, Op
 from .effects_aws import AWS_EFFECTS
 from .effects_base import NODE_POOL, SERVICE, Case, Effect, Judge, get, join
-from .effects_engines import LWS, kv_contract, pod_templates, role_of
+from .effects_engines import LWS, PAIRED, kv_contract, pod_templates, role_of, selected_apart
 from .effects_kubernetes import CHART, KUBERNETES_EFFECTS
 from .renames import is_custom
 from .replacements import is_refused
 
+KUBERNETES = "pulumi:providers:kubernetes"
+CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
+WITH_CLUSTER = "it goes with the cluster that it is in"
 MIXED = "while it rolls, prefill and decode of two revisions exchange KV, which may fail"
-APART = "Services take the new pods alone, so that revisions do not meet: no answers until one of each role has loaded"
 JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
 LEVELS = tuple(Level)
 OPS = (Op.RENAME, Op.REPLACE, Op.DELETE, Op.UPDATE, Op.CREATE)
@@ -26,7 +28,7 @@ WORST_FIRST = (
     "aws:s3/bucket:Bucket",
     "aws:kms/key:Key",
     "eks:index:Cluster",
-    "pulumi:providers:kubernetes",
+    KUBERNETES,
     "aws:ec2/vpc:Vpc",
     "aws:ec2/subnet:Subnet",
     LWS,
@@ -51,13 +53,17 @@ def with_effects(
     says by pool what becomes of drifted nodes.
     """
     mixed = _mixed_roles(changes, before, after)
+    lost = _lost_providers(changes, before, kept)
     judged = []
     for change in changes:
         case = Case(change, before.get(change.former or change.urn, {}), after.get(change.urn, {}), before, after, rolling or {})
         by_alias = change.urn in kept
         made_anew = change.op is Op.RENAME and not by_alias
         judge = JUDGES.get(change.type)
-        own = [] if made_anew else [*mixed.get(change.urn, ()), *(judge(case) if judge else ())]
+        if case.before.get("provider") in lost:
+            own = [Effect(WITH_CLUSTER, Level.WARNING)]
+        else:
+            own = [] if made_anew else [*mixed.get(change.urn, ()), *(judge(case) if judge else ())]
         effect = join([*_of_any(case, by_alias=by_alias), *own])
         judged.append(replace(change, effect=effect.text, severity=effect.level))
     return judged
@@ -99,6 +105,14 @@ def _renamed(case: Case, former: str, *, by_alias: bool) -> Effect:
     return Effect(f"was {was}, without an alias: it is made anew, and the one that runs is deleted", Level.ERROR)
 
 
+def _lost_providers(changes: Sequence[Change], before: Resources, kept: frozenset[str]) -> set[str]:
+    """Providers of clusters that are deleted: what was made through them goes, whatever else is said of it."""
+    gone = [c for c in changes if c.op in (Op.DELETE, Op.REPLACE) or (c.op is Op.RENAME and c.urn not in kept)]
+    clusters = {c.former or c.urn for c in gone if c.type in CLUSTERS}
+    providers = [r for r in before.values() if r["type"] == KUBERNETES]
+    return {r["urn"] for r in providers if clusters & {urn for urns in r.get("inputDependencies", {}).values() for urn in urns}}
+
+
 def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources) -> dict[str, list[Effect]]:
     """Prefill and decode of one model roll by themselves: where what they must share changes, both revisions serve together for a while."""
     roles: dict[tuple[str, str], dict[str, str]] = {}
@@ -109,21 +123,13 @@ def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources)
     effects: dict[str, list[Effect]] = {}
     updated = {c.urn: before[c.former or c.urn] for c in changes if c.type == LWS and c.op is Op.UPDATE}
     for by_role in roles.values():
-        if {"prefill", "decode"} <= by_role.keys():
+        if by_role.keys() >= set(PAIRED):
             urns = [urn for urn in by_role.values() if urn in updated and kv_contract(updated[urn]) != kv_contract(after[urn])]
-            apart = bool(urns) and all(_selected_apart(updated[urn], after[urn], after) for urn in urns)
-            effects |= {urn: [Effect(APART if apart else MIXED, Level.WARNING)] for urn in urns}
+            if not all(selected_apart(updated[urn], after[urn], after) for urn in urns):
+                effects |= {urn: [Effect(MIXED, Level.WARNING)] for urn in urns}
     return effects
 
 
 def _identity(workload: Mapping[str, Any]) -> str:
     """What tells the pods of a pair from those of a candidate of the same model; nothing where somebody else wrote them."""
     return next((str(found) for t in pod_templates(workload) if (found := (get(t, "metadata.labels") or {}).get(labels.IDENTITY))), "")
-
-
-def _selected_apart(old: Mapping[str, Any], new: Mapping[str, Any], resources: Resources) -> bool:
-    """Whether a Service selects by a label of the pods that this change gives another value: then it serves the new pods alone."""
-    before, after = ({**get(pods[0], "metadata.labels")} if (pods := pod_templates(r)) else {} for r in (old, new))
-    changed = {key: value for key, value in after.items() if before.get(key) != value}
-    selectors = [get(r, "inputs.spec.selector") or {} for r in resources.values() if r["type"] == SERVICE]
-    return any(selector.get(key) == value for selector in selectors for key, value in changed.items())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..errors import Level
 from .diff import Op
-from .effects_base import NODE_POOL, Case, Effect, Judge, drift
+from .effects_base import NODE_POOL, Case, Effect, Judge, drift, get
 
+SUBNET = "aws:ec2/subnet:Subnet"
 KEPT = "retainOnDelete"
 IDENTITY = ("profile", "assumeRole", "allowedAccountIds", "forbiddenAccountIds")
 """Configuration of the provider by which it acts for another account or role; `assumeRoles` and `assumeRoleWithWebIdentity` among it."""
@@ -48,7 +50,7 @@ def _cluster(case: Case) -> Iterator[Effect]:
     if case.touches("encryptionConfigKeyArn"):
         yield Effect("EKS keeps the key that secrets were first encrypted with: AWS refuses another one", Level.WARNING)
     if case.touches("subnetIds"):
-        yield Effect("EKS takes other subnets only in the zones that the cluster was made with", Level.WARNING)
+        yield _subnets(*({get(r, "inputs.availabilityZone") for r in rs.values() if r["type"] == SUBNET} for rs in (case.all_before, case.all_after)))
     if case.touches("publicAccessCidrs", "endpointPublicAccess"):
         yield Effect("who reaches the cluster's API changes", Level.WARNING)
     if case.touches("accessEntries"):
@@ -57,6 +59,15 @@ def _cluster(case: Case) -> Iterator[Effect]:
         yield Effect("Auto Mode's built-in pools change: pods of controllers and routers on their nodes move", Level.WARNING)
     if case.values("deletionProtection") == (True, False):
         yield Effect("EKS no longer refuses to delete the cluster", Level.WARNING)
+
+
+def _subnets(before: set[Any], after: set[Any]) -> Effect:
+    """Other subnets of a cluster; where a zone is not said, nobody can tell."""
+    other = before ^ after
+    if other and None not in before | after:
+        zones = ", ".join(sorted(other))
+        return Effect(f"EKS refuses other zones than those that the cluster was made with, here {zones}: make a cluster beside this one", Level.ERROR)
+    return Effect("EKS takes other subnets only in the zones that the cluster was made with", Level.WARNING)
 
 
 def _upgrade(before: str, after: str) -> Effect:
@@ -136,7 +147,7 @@ def _provider(case: Case) -> Iterator[Effect]:
 AWS_EFFECTS: Mapping[str, Judge] = {
     "pulumi:providers:aws": _provider,
     "aws:ec2/vpc:Vpc": _network,
-    "aws:ec2/subnet:Subnet": _network,
+    SUBNET: _network,
     "aws:ec2/internetGateway:InternetGateway": _nat,
     "aws:ec2/natGateway:NatGateway": _nat,
     "aws:ec2/eip:Eip": _address,

@@ -13,6 +13,9 @@ from .effects_base import NODE_POOL, SERVICE, Case, Effect, case_name_of, get
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 SCALED_OBJECT = "kubernetes:keda.sh/v1alpha1:ScaledObject"
+PAIRED = ("prefill", "decode")
+SERVED_NAME = "--served-model-name"
+APART = "Services take the new pods alone, so that revisions do not meet: no answers until one of each role has loaded"
 TEMPLATE = "spec.leaderWorkerTemplate"
 SHARED_FLAGS = ("--revision", "--dtype", "--quantization", "--kv-cache-dtype", "--block-size", "--kv-transfer-config", "--speculative-config")
 """Flags that prefill and decode must agree on while KV goes from one to the other; a stack file has them once a model."""
@@ -30,13 +33,18 @@ def engines(case: Case) -> Iterator[Effect]:
         yield Effect(f"the candidate {name} ends; no request went to it")
     elif case.op is Op.DELETE:
         yield Effect(f"all groups of {name} end", Level.WARNING)
+        yield from _served_name(case)
     elif case.op is Op.REPLACE:
         yield Effect(f"all groups of {name} end and are made anew: an outage until the weights are loaded", Level.WARNING)
     elif case.before:
         if name in serves - served:
             yield Effect(f"{name} takes the requests from now on")
         if case.touches(TEMPLATE):
-            yield _rollout(case, name)
+            apart = selected_apart(case.before, case.after, case.all_after)
+            if apart:
+                yield Effect(APART, Level.WARNING)
+            yield _rollout(case, name, apart=apart)
+            yield from _served_name(case)
         yield from _number(case, name)
 
 
@@ -50,13 +58,17 @@ def _number(case: Case, name: str) -> Iterator[Effect]:
     elif after == 0:
         yield Effect(f"no group of {name} is left", Level.WARNING)
     elif after < before:
-        yield Effect(f"{before - after} of {before} groups of {name} ends, from the highest index down", Level.WARNING)
+        end = "ends" if before - after == 1 else "end"
+        yield Effect(f"{before - after} of {before} groups of {name} {end}, from the highest index down", Level.WARNING)
     else:
         yield Effect(f"{after - before} more of {name} will take requests once their weights are loaded")
 
 
-def _rollout(case: Case, name: str) -> Effect:
-    """Groups restart from the highest index down, `maxUnavailable` at a time; what surges needs nodes of its own."""
+def _rollout(case: Case, name: str, *, apart: bool) -> Effect:
+    """Groups restart from the highest index down, `maxUnavailable` at a time; what surges needs nodes of its own.
+
+    Where Services take the new pods alone (`apart`), those that have not restarted yet do not serve.
+    """
     groups, rolling = case.values("spec.replicas")[1], get(case.after, "inputs.spec.rolloutStrategy.rollingUpdateConfiguration") or {}
     groups = 1 if groups is None else groups
     size, at_once, surge = get(case.after, f"inputs.{TEMPLATE}.size") or 1, rolling.get("maxUnavailable", 1), rolling.get("maxSurge", 0)
@@ -68,8 +80,30 @@ def _rollout(case: Case, name: str) -> Effect:
     if groups <= at_once:
         what = f"the only {group}" if groups == 1 else f"all {groups} groups"
         return Effect(f"{name} is down until {what} has restarted and loaded the weights", Level.WARNING)
-    left = f"{groups - at_once} of {groups}"
-    return Effect(f"every {group} of {name} restarts, {at_once} at a time, and loads its weights anew: {left} serve meanwhile", Level.WARNING)
+    left = "" if apart else f": {groups - at_once} of {groups} serve meanwhile"
+    return Effect(f"every {group} of {name} restarts, {at_once} at a time, and loads its weights anew{left}", Level.WARNING)
+
+
+def _served_name(case: Case) -> Iterator[Effect]:
+    """Whoever calls a model names it: a name that nothing serves any more is refused."""
+    before = _flag(case.before, SERVED_NAME)
+    if before and before not in {_flag(r, SERVED_NAME) for r in case.all_after.values() if r["type"] == LWS}:
+        now = _flag(case.after, SERVED_NAME)
+        yield Effect(f"callers that ask for model {before} get an error{f': it is {now} from now on' if now else ''}", Level.WARNING)
+
+
+def _flag(workload: Mapping[str, Any], flag: str) -> str:
+    """The value of a flag (`--name=value`) of the engine, empty where it is not given."""
+    args = [str(a) for t in pod_templates(workload) for c in get(t, "spec.containers") or () for a in c.get("args") or ()]
+    return next((a.partition("=")[2] for a in args if a.startswith(f"{flag}=")), "")
+
+
+def selected_apart(old: Mapping[str, Any], new: Mapping[str, Any], resources: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a Service selects by a label of the pods that this change gives another value: then it serves the new pods alone."""
+    before, after = ({**get(pods[0], "metadata.labels")} if (pods := pod_templates(r)) else {} for r in (old, new))
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    selectors = [get(r, "inputs.spec.selector") or {} for r in resources.values() if r["type"] == SERVICE]
+    return any(selector.get(key) == value for selector in selectors for key, value in changed.items())
 
 
 def pod_templates(workload: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import labels
 from ..errors import Level
-from .diff import Op
+from .diff import NEW_ID, Op
 from .effects_base import NODE_POOL, SERVICE, Case, Effect, Judge, case_name_of, drift, get
 from .effects_engines import LWS, SCALED_OBJECT, engines, scaling, tried_only
 
@@ -56,7 +56,9 @@ def _chart(case: Case) -> Iterator[Effect]:
     if case.op is Op.DELETE:
         yield Effect("the model has no endpoint any more" if router else "the controller goes, its CRDs and what they hold stay", Level.WARNING)
     elif case.op is not Op.CREATE:
-        if router:
+        if router and case.touches("namespace"):
+            yield Effect("the router is made anew in the other namespace, and the one that runs goes: the address changes", Level.WARNING)
+        elif router:
             yield Effect("the router restarts: its one pod is away for a moment, and requests in flight are cut", Level.WARNING)
         elif case.touches("version", "chart"):
             yield Effect("another version of the controller may restart every group (lws issue 797)", Level.WARNING)
@@ -69,7 +71,8 @@ def _service(case: Case) -> Iterator[Effect]:
         if case.goes and tried_only(case):
             yield Effect("it was there to try the candidate")
         elif case.goes:
-            yield Effect("pods cannot be reached by this name for a moment", Level.WARNING)
+            until = " until it is there again" if case.op is Op.REPLACE else " any more"
+            yield Effect(f"pods cannot be reached by this name{until}", Level.WARNING)
         return
     if case.goes:
         yield Effect("the load balancer goes, and its name with it", Level.WARNING)
@@ -118,6 +121,16 @@ def _environment(case: Case) -> Iterator[Effect]:
         yield Effect("another cluster, unless both ways lead to one: everything is made anew there, what runs on the former stays", Level.ERROR)
 
 
+def _provider(case: Case) -> Iterator[Effect]:
+    """By its identifier it stays the same provider, so that the engine takes what the state holds for what the new cluster holds."""
+    if case.op is Op.UPDATE and any(p.path == "kubeconfig" and p.after == NEW_ID for p in case.change.paths):
+        yield Effect(
+            "it leads to a new cluster, which holds nothing of what the state knows: objects that are not listed are not made there, and those that "
+            "change are not found, before a `pulumi refresh`",
+            Level.ERROR,
+        )
+
+
 KUBERNETES_EFFECTS: Mapping[str, Judge] = {
     LWS: engines,
     SCALED_OBJECT: scaling,
@@ -129,6 +142,7 @@ KUBERNETES_EFFECTS: Mapping[str, Judge] = {
     "kubernetes:core/v1:Secret": _secret,
     "kubernetes:networking.k8s.io/v1:NetworkPolicy": _policy,
     "kubernetes:batch/v1:Job": _job,
+    "pulumi:providers:kubernetes": _provider,
     "disagg-serving:index:Environment": _environment,
 }
 """By type; a type that is not here has no effect to tell."""

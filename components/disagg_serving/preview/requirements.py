@@ -54,10 +54,14 @@ KEPT_VARIABLES = frozenset(
 """What an installation sees of the environment besides the installer's own settings: packages may run code of theirs when they are built."""
 
 
+class RequirementsError(ToolError):
+    """A revision's packages cannot be had."""
+
+
 def interpreter_of(revision: Revision, tree: Path, cache: Path) -> tuple[Path, bool]:
     """An interpreter with the packages of a revision that is checked out in `tree`, and whether it is one of its own.
 
-    Raises ToolError when the packages differ from this revision's and cannot be installed.
+    Raises RequirementsError when the packages differ from this revision's and cannot be installed.
     """
     wanted = _requirements(tree, revision.project)
     if wanted == _requirements(revision.repository, revision.project):
@@ -135,6 +139,7 @@ def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], 
     first = tree / revision.project / "requirements.txt"
     if first.is_file():
         listed = ["-r", first.name, *listed]
+    sys.stderr.write(f"installing the packages of {revision.asked} ({revision.commit[:10]}), which are kept ...\n")
     uv = shutil.which("uv")
     if uv:
         steps = [
@@ -159,7 +164,7 @@ def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], 
             shutil.rmtree(folder, ignore_errors=True)
             reason = next((line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "no reason given").strip()
             fix = "run it once where the package index is reached, or compare with a revision of the same requirements"
-            raise ToolError(f"the requirements of {revision.commit[:10]} differ from those here and cannot be installed: {reason}; {fix}")
+            raise RequirementsError(f"the requirements of {revision.commit[:10]} differ from those here and cannot be installed: {reason}; {fix}")
     (folder / COMPLETE).touch()
 
 

@@ -76,7 +76,8 @@ def find_revision(root: Path, asked: str) -> Revision:
     notes: tuple[str, ...] = ()
     if merge_base != commit:
         ahead = _git(root, "rev-list", "--count", f"{merge_base}..{commit}").stdout.strip()
-        notes = (f"compared with {merge_base[:10]}, where this branch left {asked}; {asked} has {ahead} newer commits, which are not part of this",)
+        newer = "1 newer commit" if ahead == "1" else f"{ahead} newer commits"
+        notes = (f"compared with {merge_base[:10]}, where this branch left {asked}; {asked} has {newer}, not part of this",)
     return Revision(repository, root.resolve().relative_to(repository.resolve()), asked, merge_base, notes)
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import warnings
 from typing import Any
 
 import pulumi
@@ -42,7 +43,10 @@ class Plugin(ComponentProvider):
         """Read the components' annotations. Takes seconds, since it imports the large AWS module."""
         # a plugin's version is three numbers; what else a Python version may carry is left out
         release = re.match(r"\d+\.\d+\.\d+", __version__)
-        super().__init__(COMPONENTS, NAMESPACE, version=release.group() if release else "0.0.0")
+        with warnings.catch_warnings():
+            # the SDK leaves a file open in its analysis
+            warnings.simplefilter("ignore", ResourceWarning)
+            super().__init__(COMPONENTS, NAMESPACE, version=release.group() if release else "0.0.0")
         self.schema: str = json.dumps(_completed(json.loads(self.schema or "{}")))
 
     def construct(self, name: str, resource_type: str, inputs: Any, options: pulumi.ResourceOptions | None = None) -> ConstructResult:

@@ -70,7 +70,9 @@ def _all(served: Served, groups: Sequence[Group], layout: Layout) -> Iterator[Al
         yield from _transfers(served)
         yield from _prefill_unused(served)
     yield from _engines(served, groups)
-    yield from _groups_and_nodes(groups, layout)
+    waiting = [g for candidate in layout.candidates_of(served) for g in layout.groups_of(candidate)]
+    yield from _half_groups([*groups, *waiting])
+    yield from _nodes(groups, layout)
     if served.spec.gateway.enabled:
         yield from _router(served)
     if layout.spec.observability.has_gpu_metrics:
@@ -175,7 +177,8 @@ def _engines(served: Served, groups: Sequence[Group]) -> Iterator[Alert]:
         )
 
 
-def _groups_and_nodes(groups: Sequence[Group], layout: Layout) -> Iterator[Alert]:
+def _half_groups(groups: Sequence[Group]) -> Iterator[Alert]:
+    """Of candidates, too: half a group holds GPUs whether requests are meant for it or not."""
     for group in groups:
         if group.size > 1:
             scheduled = pods_of([group], "kube_pod_status_scheduled", condition="true")
@@ -189,6 +192,9 @@ def _groups_and_nodes(groups: Sequence[Group], layout: Layout) -> Iterator[Alert
                 f"{{{{ $value }}}} of {group.size} pods have a node. They hold their GPUs and wait for the others.",
                 {"role": group.role},
             )
+
+
+def _nodes(groups: Sequence[Group], layout: Layout) -> Iterator[Alert]:
     if layout.pools:
         lasts, lead = _node_life(layout.settings)
         where = f"group by (node) ({pods_of(groups, 'kube_pod_info')})"

@@ -162,7 +162,8 @@ def spot_serving(s: Subject) -> Iterator[Fault]:
     """Spot nodes vanish with two minutes' notice, often several of one zone together."""
     for _served, _name, role, path in s.roles():
         if role.capacity.type == "spot":
-            yield Fault(f"{path}.capacity.type", "nodes are taken back with two minutes' notice, often together", "spot", "on-demand, reserved")
+            place, message = f"{path}.capacity.type", "nodes are taken back with two minutes' notice, often together"
+            yield Fault(place, message, "spot", "on-demand, reserved", "reserve what must not go", ways=[use(place, "on-demand")])
 
 
 @rule("template-outage", Level.INFO, Stage.LAYOUT, "LWS: rolling update with maxSurge 0")

@@ -61,12 +61,13 @@ def network_zones(s: Subject) -> Iterator[Fault]:
             if times > 1:
                 yield Fault("network.zones", "stands there twice", zone, "each zone once", "remove it")
         if network.gpu_zone and network.zones and network.gpu_zone not in network.zones:
-            yield Fault("network.gpuZone", "is not one of network.zones", network.gpu_zone, ", ".join(network.zones))
+            ways = [use("network.gpuZone", *network.zones), remove("network.gpuZone")]
+            yield Fault("network.gpuZone", "is not one of network.zones", network.gpu_zone, ", ".join(network.zones), "add the zone", ways=ways)
     elif s.spec.makes_pools and not network.zone:
         yield Fault("network.gpuZone", "is required", None, "the zone of the GPU subnets", "add it")
     regions = {region_of(z) for z in (*network.zones, *([network.gpu_zone] if network.gpu_zone else []))}
     if len(regions) > 1:
-        yield Fault("network.zones", "span regions", ", ".join(sorted(regions)), "zones of one region")
+        yield Fault("network.zones", "span regions", ", ".join(sorted(regions)), "zones of one region", "name zones of one region")
     elif s.stack.region and regions and s.stack.region not in regions:
         yield Fault(
             "network.zones",

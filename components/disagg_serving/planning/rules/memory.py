@@ -70,8 +70,10 @@ def context_fit(s: Subject) -> Iterator[Fault]:
         longest, path = group.served.max_model_len, f"{group.served.path}.maxModelLen"
         sure, likely = (n // BLOCK * BLOCK for n in (found.surely_fitting, found.longest_fitting))
         where = f"of {group.role} holds{' in a data-parallel rank' if found.ranks > 1 else ''}"
-        tokens = f"{found.kv_tokens.low:,.0f} to {found.kv_tokens.high:,.0f} tokens at {found.kv_bytes_per_token_per_gpu:,} bytes a GPU"
+        low, high = (f"{n:,.0f}" for n in (found.kv_tokens.low, found.kv_tokens.high))
+        tokens = f"{low if low == high else f'{low} to {high}'} tokens at {found.kv_bytes_per_token_per_gpu:,} bytes a GPU"
         allowed = f"surely at most {sure:,}, likely {likely:,}" if sure else f"likely at most {likely:,}" if likely else "another engine"
+        allowed = f"at most {sure:,}" if sure == likely > 0 else allowed
         dtype = f"{group.served.path}.kvCacheDtype"
         ways = [
             _shorter(group.served, list(s.layout.groups) if s.layout else []),
@@ -96,7 +98,7 @@ def memory_margin(s: Subject) -> Iterator[Fault]:
         large = served.facts.moe is not None or role.pipeline_parallel > 1
         if (share > MOST_UTILIZATION and large) or free < LEAST_FREE_GIB:
             place = f"{path}.gpuMemoryUtilization" if role.gpu_memory_utilization else f"{served.path}.gpuMemoryUtilization"
-            message = f"leaves {free:.1f} GiB a GPU free, which traffic may need"
+            message = f"leaves {free:.2f} GiB a GPU free, which traffic may need"
             yield Fault(place, message, share, f"at most {MOST_UTILIZATION} and {LEAST_FREE_GIB} GiB free", ways=[use(place, *MARGINS)])
 
 

@@ -95,7 +95,8 @@ def reservation_place(s: Subject) -> Iterator[Fault]:
         held = capacity.held
         if held is not None and capacity.nodes is not None and capacity.nodes > held:
             message = f"is more than the {held} instances that the reservations hold"
-            yield Fault(f"{path}.nodes", message, capacity.nodes, f"at most {held}", ways=[use(f"{path}.nodes", held), remove(f"{path}.nodes")])
+            ways, otherwise = [use(f"{path}.nodes", held), remove(f"{path}.nodes")], "name more reservations, or run fewer engines"
+            yield Fault(f"{path}.nodes", message, capacity.nodes, f"at most {held}", ways=ways, otherwise=otherwise)
 
 
 @rule("reservation-end", Level.ERROR, Stage.FORM, "AWS: Capacity Blocks, ended 30 minutes before their end date; EKS Auto Mode drains earlier")

@@ -200,3 +200,35 @@ def step(delta: Delta) -> str:
     grown = delta.after - delta.before
     share = f" ({grown / delta.before:+.0%})" if delta.before else ""
     return f"{'+' if grown > 0 else ''}{figure(grown)}{share}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One stack among several: its plan, verdict, number of errors and warnings, changes in words (empty for none) and price a month, if known."""
+
+    plan: Plan
+    verdict: Verdict
+    errors: int
+    warnings: int
+    changes: str
+    price: str
+
+
+def overview(plans: Sequence[Plan]) -> list[Line]:
+    """A line a stack, the worst first: what makes one of two stacks with like verdicts the worse is how much is wrong and breaks."""
+    lines = [_line(plan, plan.as_dict()) for plan in plans]
+    return sorted(lines, key=lambda line: (tuple(Level).index(line.verdict.level), *(-n for n in _grave(line.plan))))
+
+
+def _line(plan: Plan, data: Mapping[str, Any]) -> Line:
+    count = plan.difference.count() if plan.difference else {}
+    changes = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in OP_ORDER if op in count)
+    changes = changes if plan.difference is None or plan.difference.compared else "not compared"
+    errors, warnings = (sum(f.level is level for f in plan.findings) for level in (Level.ERROR, Level.WARNING))
+    return Line(plan, verdict_of(plan, data), errors, warnings, changes, f"{data['cost']['perMonth']:,.0f}" if plan.layout else "")
+
+
+def _grave(plan: Plan) -> tuple[int, int]:
+    """Errors and warnings among findings and changes."""
+    found = [*(f.level for f in plan.findings), *(c.severity for c in (plan.difference.changes if plan.difference else ()))]
+    return found.count(Level.ERROR), found.count(Level.WARNING)

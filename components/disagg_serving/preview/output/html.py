@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import Finding, visible
+from ...errors import Finding, Level, visible
 from ...planning.report import KIND, engine_of
 from ...planning.rules import rules
 from ...planning.rules.form import FORM_CHECKS
@@ -16,7 +16,7 @@ from ..diff import Change, Op
 from ..graph import Resource
 from ..picture import scenes_of
 from ..plan import Plan
-from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, scaling_cells, step, traffic_lines, usd, verdict_of
+from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
 from .files import to_yaml
 from .words import short_type, values_of
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 STACK_TYPE = "pulumi:pulumi:Stack"
+SIGNS = {Level.ERROR: "✕", Level.WARNING: "!", Level.INFO: "✓"}
 WIDTH = 1000
 """Width of a memory bar in its own units."""
 
@@ -32,11 +33,16 @@ Data = Mapping[str, Any]
 
 
 def render_html(plans: Sequence[Plan]) -> str:
-    """All plans as a page. Style and script stand inside, and the page's policy allows exactly these two by their hashes."""
+    """All plans as a page, several below a table of all and the worst first.
+
+    Style and script stand inside, and the page's policy allows exactly these two by their hashes.
+    """
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("report.css", "report.js"))
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
     template = _environment().get_template("report.html.j2")
-    return template.render(plans=[_view(plan, i) for i, plan in enumerate(plans)], style=style, script=script, policy=policy)
+    lines = overview(plans)
+    views = [_view(line.plan, i) for i, line in enumerate(lines)]
+    return template.render(plans=views, lines=lines, style=style, script=script, policy=policy)
 
 
 def _environment() -> Environment:
@@ -45,7 +51,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    environment.globals.update(usd=usd, counted=counted, figure=figure, step=step, op_words=OP_WORDS, width=WIDTH)
+    environment.globals.update(usd=usd, counted=counted, figure=figure, step=step, op_words=OP_WORDS, width=WIDTH, signs=SIGNS)
     return environment
 
 

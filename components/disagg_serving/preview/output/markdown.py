@@ -25,7 +25,6 @@ SUMMARY = 40_000
 """Room for the table of several stacks."""
 DETAILS = 4_000
 """Room without which details of a stack are left out: a verdict and its worst checks and changes."""
-LEVELS = tuple(Level)
 ALERTS = {Level.ERROR: "CAUTION", Level.WARNING: "WARNING", Level.INFO: "NOTE"}
 LEVEL_WORDS = {Level.ERROR: "**error**", Level.WARNING: "warning", Level.INFO: "note"}
 MOST_PATHS = 6
@@ -52,9 +51,9 @@ def render_markdown(plans: Sequence[Plan]) -> str:
     """
     if len(plans) == 1:
         return _fit(_parts(plans[0]), COMMENT - MARGIN, plans[0].stack)[0] + "\n"
-    verdicts = {id(p): figures.verdict_of(p, p.as_dict()) for p in plans}
-    ordered = sorted(plans, key=lambda p: (LEVELS.index(verdicts[id(p)].level), *(-n for n in _grave(p))))
-    summary = _summary([(p, verdicts[id(p)]) for p in ordered])
+    overview = figures.overview(plans)
+    ordered = [line.plan for line in overview]
+    summary = _summary(overview)
     left = COMMENT - MARGIN - NOTE - _size([summary])
     parts, wanted = [], 0
     for plan in ordered:
@@ -73,31 +72,21 @@ def render_markdown(plans: Sequence[Plan]) -> str:
     return "\n\n".join([summary, *(written[i] for i in sorted(written)), *tail]) + "\n"
 
 
-def _summary(verdicts: Sequence[tuple[Plan, figures.Verdict]]) -> str:
+def _summary(lines: Sequence[figures.Line]) -> str:
     """A table of all stacks, a short line each; hundreds fit, and what would be beyond even that is counted."""
     rows, left = [], SUMMARY
-    for plan, verdict in verdicts:
-        count = plan.difference.count() if plan.difference else {}
-        changes = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in figures.OP_ORDER if op in count)
-        changes = changes if plan.difference is None or plan.difference.compared else "not compared"
-        cells = [code(plan.stack, 80), LEVEL_WORDS[verdict.level] if verdict.level is not Level.INFO else "ok", prose(verdict.sentence)]
-        errors, warnings = (sum(f.level is level for f in plan.findings) for level in (Level.ERROR, Level.WARNING))
-        price = f"{plan.as_dict()['cost']['perMonth']:,.0f}" if plan.layout else ""
-        row = _row([*cells, str(errors), str(warnings), changes, price])
+    for line in lines:
+        level = line.verdict.level
+        cells = [code(line.plan.stack, 80), LEVEL_WORDS[level] if level is not Level.INFO else "ok", prose(line.verdict.sentence)]
+        row = _row([*cells, str(line.errors), str(line.warnings), line.changes, line.price])
         left -= _size([row])
         if left < 0:
             break
         rows.append(row)
-    beyond = len(verdicts) - len(rows)
+    beyond = len(lines) - len(rows)
     more = ["", f"and {counted(beyond, 'more stack')}, none of them worse"] if beyond else []
     head = _table(["stack", "", "verdict", "*errors", "*warnings", "changes", "*USD a month"])
-    return "\n".join([f"## {counted(len(verdicts), 'stack')}", "", *head, *rows, *more])
-
-
-def _grave(plan: Plan) -> tuple[int, int]:
-    """Errors and warnings among findings and changes: what makes one of two stacks with like verdicts the worse."""
-    found = [*(f.level for f in plan.findings), *(c.severity for c in (plan.difference.changes if plan.difference else ()))]
-    return found.count(Level.ERROR), found.count(Level.WARNING)
+    return "\n".join([f"## {counted(len(lines), 'stack')}", "", *head, *rows, *more])
 
 
 def _fit(parts: Sequence[Part], room: int, stack: str) -> tuple[str, int]:
@@ -202,7 +191,8 @@ def _difference(difference: Difference) -> list[Part]:
 
 def _change(change: Change) -> str:
     former = f", formerly {code(change.former.rpartition('::')[2])}" if change.former else ""
-    mark = f"**{OP_WORDS[change.op]}**" if change.severity is not Level.INFO else OP_WORDS[change.op]
+    weight = f"{LEVEL_WORDS[change.severity]}, " if change.severity is not Level.INFO else ""
+    mark = f"{weight}{OP_WORDS[change.op]}"
     effect = f": {prose(change.effect, MESSAGE)}" if change.effect else ""
     lines = [f"- {mark} {code(short_type(change.type), 120)} {code(change.name, 160)}{former}{effect}"]
     for path in change.paths[:MOST_PATHS]:

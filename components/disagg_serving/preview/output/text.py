@@ -19,15 +19,17 @@ from ...planning.report import engine_of
 from ..graph import Resource
 from ..plan import Plan
 from .changes import difference_parts
-from .figures import SCALING, at_most, notes_of, scaling_cells, traffic_lines, usd, with_bars
+from .figures import SCALING, Line, at_most, notes_of, overview, scaling_cells, traffic_lines, usd, with_bars
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
 
 
 def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
-    """All plans; colours only where `color`, and no wider than the terminal."""
-    return to_text(Group(*(part for plan in plans for part in _plan(plan))), color=color, width=width)
+    """All plans, several below a table of all and the worst first; colours only where `color`, and no wider than the terminal."""
+    lines = overview(plans) if len(plans) > 1 else []
+    ordered = [line.plan for line in lines] or plans
+    return to_text(Group(*_overview(lines), *(part for plan in ordered for part in _plan(plan))), color=color, width=width)
 
 
 def render_findings(findings: Sequence[Finding], *, color: bool, width: int | None = None) -> str:
@@ -42,6 +44,20 @@ def to_text(what: Any, *, color: bool, width: int | None) -> str:
     shown = [Segment("\n".join(visible(line) for line in s.text.split("\n")), s.style) for s in console.render(what) if not s.control]
     console.print(Segments(shown), crop=False, end="")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _overview(lines: Sequence[Line]) -> list[Any]:
+    if not lines:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("stack", overflow="fold")
+    table.add_column("verdict", overflow="fold")
+    table.add_column("changes", overflow="fold")
+    table.add_column("USD a month", justify="right", no_wrap=True)
+    for line in lines:
+        sentence = Text(visible(line.verdict.sentence), STYLES[line.verdict.level] if line.verdict.level is not Level.INFO else "")
+        table.add_row(visible(line.plan.stack), sentence, line.changes, line.price)
+    return [table, Text("")]
 
 
 def _plan(plan: Plan) -> list[Any]:
