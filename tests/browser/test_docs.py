@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 DRAWN = sorted((ROOT / "docs/pictures").glob("*.svg"))
-SHOWN = ("docs/index", "docs/concepts", "docs/tutorial", "docs/troubleshooting", "docs/reference/stack-file", "docs/observability", "README")
+SHOWN = (
+    "docs/index", "docs/concepts", "docs/tutorial", "docs/troubleshooting", "docs/observability", "docs/proof", "docs/reference/stack-file",
+    "docs/reference/catalogue", "README", "CONTRIBUTING",
+)  # fmt: skip
 LOWEST_CONTRAST = 4.5
 """WCAG 2.2, success criterion 1.4.3."""
 
@@ -42,6 +45,20 @@ TEXTS = """() => {
 }"""
 """Each text of a picture: its contrast with the box behind it, whether it stays in that box, and which others it lies upon."""
 
+TORN = """() => [...document.querySelectorAll(".bd-article :is(td, th)")].flatMap((cell) => {
+  const torn = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    for (const word of text.data.matchAll(/[A-Za-z0-9]+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 1) torn.push(word[0]);
+    }
+  }
+  return torn;
+})"""
+"""Words in cells of tables that stand on more than one line."""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -68,7 +85,7 @@ def test_pictures_can_be_read(browser: Browser, picture: Path, scheme: Any) -> N
 @pytest.mark.parametrize("width", [400, 1280])
 @pytest.mark.parametrize("name", SHOWN)
 def test_pages_are_whole(browser: Browser, site: Path, name: str, width: int, scheme: Any) -> None:
-    """A page shows its pictures, asks for nothing that is not its own, reports no fault, and is no wider than the window."""
+    """A page shows its pictures, asks for nothing that is not its own, reports no fault, is no wider than the window, and tears no word."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     asked: list[str] = []
     faults: list[str] = []
@@ -80,8 +97,10 @@ def test_pages_are_whole(browser: Browser, site: Path, name: str, width: int, sc
     page.wait_for_load_state("networkidle")
     empty = page.evaluate("[...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)")
     sideways = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    torn = page.evaluate(TORN)
     page.close()
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert faults == []
     assert empty == []
     assert sideways <= 0
+    assert torn == []
