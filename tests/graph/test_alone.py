@@ -146,10 +146,50 @@ def test_an_output_where_a_plain_value_is_needed() -> None:
     def program() -> None:
         from disagg_serving.resources import ModelServing
 
-        ModelServing("m", {"model": {**MODEL, "name": pulumi.Output.from_input("m")}, "zone": "us-east-1a"})  # type: ignore[typeddict-item]
+        ModelServing("m", {"model": {**MODEL, "name": pulumi.Output.from_input("m")}, "zone": "us-east-1a", "token": 5})  # type: ignore[typeddict-item]
 
-    with pytest.raises(SpecError, match="an Output, which only the deployment knows"):
+    with pytest.raises(SpecError, match="an Output, which only the deployment knows") as refused:
         program_graph(program)
+    assert [f.path for f in refused.value.findings] == ["model.name", "token"]
+
+
+@pytest.mark.parametrize(
+    ("component", "args", "paths"),
+    [
+        ("NodePools", {**POOLS, "node_role": 5, "security_group_ids": "sg-1"}, ["node_role", "security_group_ids"]),
+        ("NodePools", {**POOLS, "subnet_ids": ["subnet-1", 7], "zone": None}, ["zone", "subnet_ids[1]"]),
+        ("Cluster", {"vpc_id": 5, "subnet_ids": "subnet-1", "gpu_subnet_ids": [1]}, ["vpc_id", "subnet_ids", "gpu_subnet_ids[0]"]),
+        ("ModelServing", {"model": MODEL, "zone": 3, "auto_mode": "yes", "catalog_dirs": "mine"}, ["zone", "auto_mode", "catalog_dirs"]),
+        ("Environment", {"models": [MODEL], "secrets": ["marked"]}, ["secrets"]),
+        ("Environment", {"models": [MODEL], "secrets": {"key": ["marked"]}}, ["secrets.key"]),
+        ("Weights", {"models": [MODEL], "cluster_name": ["a"], "tags": {"team": 1}}, ["cluster_name", "tags.team"]),
+        ("Lws", {"image_sources": [], "chart_provider": "p"}, ["image_sources", "chart_provider"]),
+    ],
+)  # fmt: skip
+def test_values_of_the_wrong_type_are_named_together(component: str, args: dict[str, Any], paths: list[str]) -> None:
+    """A program that nobody type-checked is told every wrong value before anything is made of it, and no value is repeated."""
+    from disagg_serving import resources
+
+    with pytest.raises(SpecError) as refused:
+        program_graph(lambda: getattr(resources, component)("x", args))
+    assert sorted(f.path for f in refused.value.findings) == sorted(paths)
+    assert "marked" not in str(refused.value)
+
+
+def test_ids_of_resources_may_stand_in_lists_and_models_in_tuples() -> None:
+    """Ids that are not known yet are taken one by one as well as in one Output, and a tuple is as good as a list."""
+
+    def program() -> None:
+        from disagg_serving.resources import Cluster, NodePools
+
+        ids: Any = [pulumi.Output.from_input("subnet-1"), pulumi.Output.from_input("subnet-2")]
+        cluster = Cluster("own", {"vpc_id": pulumi.Output.from_input("vpc-1"), "subnet_ids": ids, "gpu_subnet_ids": ids})
+        pools: Any = {**POOLS, "models": (MODEL,), "subnet_ids": tuple(ids), "node_role": cluster.node_role_name}
+        NodePools("gpu", pools, pulumi.ResourceOptions(providers=[cluster.provider]))
+
+    graph = program_graph(program)
+    assert one(graph, "eks:index:Cluster").inputs["subnetIds"] == ["subnet-1", "subnet-2"]
+    assert len(graph.of_type("kubernetes:eks.amazonaws.com/v1:NodeClass")) == 1
 
 
 def test_gateway_and_weights_alone() -> None:

@@ -13,6 +13,7 @@ from ..errors import Finding, Level, SpecError, did_you_mean
 from ..planning.evaluation import Evaluation
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
+from .arguments import wrong_values
 
 POOL_DELETE_TIMEOUT = "45m"
 """A NodePool is gone when its nodes are: pods may drain and instances shut down meanwhile."""
@@ -68,7 +69,7 @@ def project_folder() -> Path:
 def take(args: Mapping[str, Any], kind: type) -> dict[str, Any]:
     """The arguments of a component as a dict.
 
-    Raises ChecksFailed when a key is unknown or missing, or when a plain value is an Output.
+    Raises ChecksFailed with every key that is unknown or missing, and every value of another type than `kind` says.
     """
     if not isinstance(args, Mapping):
         raise ChecksFailed([Finding("schema", Level.ERROR, "args", "is not a mapping", type(args).__name__, kind.__name__)])
@@ -79,23 +80,14 @@ def take(args: Mapping[str, Any], kind: type) -> dict[str, Any]:
         if key not in known
     ]
     findings += [
-        Finding("missing", Level.ERROR, key, "is required", None, "", f"add it; see {kind.__name__}") for key in sorted(required - set(args))
+        Finding("missing", Level.ERROR, key, "is required", None, "", f"add it; see {kind.__name__}")
+        for key in sorted(required)
+        if args.get(key) is None
     ]
+    findings += wrong_values({key: value for key, value in args.items() if key in known}, kind)
     if findings:
         raise ChecksFailed(findings)
     return dict(args)
-
-
-def plain(value: Any, path: str) -> Any:
-    """A value that must be known before deployment. Raises ChecksFailed where an Output stands in it."""
-    if isinstance(value, pulumi.Output):
-        fix = "give a plain value; ids and names from other resources have inputs of their own"
-        raise ChecksFailed([Finding("schema", Level.ERROR, path, "is an Output, which only the deployment knows", None, "a plain value", fix)])
-    if isinstance(value, Mapping):
-        return {key: plain(inner, f"{path}.{key}") for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner, f"{path}[{i}]") for i, inner in enumerate(value)]
-    return value
 
 
 watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)
@@ -125,13 +117,13 @@ def checked(evaluation: Evaluation) -> Layout:
 def checked_model(given: Mapping[str, Any]) -> Layout:
     """The layout of the one model of a component that is used alone, from its inputs. Raises pulumi.RunError with every error finding."""
     evaluation = evaluate_models(
-        [plain(given["model"], "model")],
-        plain(given.get("zone"), "zone"),
+        [given["model"]],
+        given.get("zone"),
         project_folder(),
-        catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+        catalog_dirs=given.get("catalog_dirs", ()),
         auto_mode=given.get("auto_mode", True),
         by_name=True,
-        rest={key: plain(given[key], key) for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
+        rest={key: given[key] for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
     )
     return checked(evaluation)
 

@@ -14,7 +14,7 @@ from ..planning.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
 from ..spec.validation import parse
 from . import iam
-from .base import checked_part, id_terms, plain, refused, take
+from .base import checked_part, id_terms, refused, take
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -65,8 +65,8 @@ class Cluster(pulumi.ComponentResource):
         fields = take(args, ClusterArgs)
         given = {key: fields.pop(key, None) for key in ("existing", "vpc_id", "subnet_ids", "gpu_subnet_ids", "node_role_name", "node_tags")}
         try:
-            spec = parse(ClusterSpec, plain(fields, "args"))
-            existing = parse(ExistingClusterSpec, plain(given["existing"], "existing")) if given["existing"] is not None else None
+            spec = parse(ClusterSpec, fields)
+            existing = parse(ExistingClusterSpec, given["existing"]) if given["existing"] is not None else None
         except SpecError as problem:
             raise refused(problem) from None
         checked_part(check_cluster(None if existing else spec, existing, made_in={k: given[k] for k in ("vpc_id", "subnet_ids")}))

@@ -15,7 +15,7 @@ from ..planning.report import capacities
 from ..planning.rules import NO_STACK, StackContext
 from ..planning.shapes import Layout, Served
 from .autoscaling import Autoscaling
-from .base import KubernetesObject, checked, plain, project_folder, take
+from .base import KubernetesObject, checked, project_folder, take
 from .cluster import Cluster
 from .gateway import Gateway
 from .lws import Lws
@@ -73,7 +73,7 @@ class Environment(pulumi.ComponentResource):
         """Make the environment. Raises pulumi.RunError when a check fails."""
         fields = take(args, EnvironmentArgs)
         secrets = fields.pop("secrets", {})
-        self._declare(name, checked(evaluate({"name": name, **plain(fields, "args")}, project_folder())), secrets, opts, NO_STACK)
+        self._declare(name, checked(evaluate({"name": name, **fields}, project_folder())), secrets, opts, NO_STACK)
 
     @classmethod
     def of_layout(

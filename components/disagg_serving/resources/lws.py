@@ -10,7 +10,7 @@ from ..errors import SpecError
 from ..manifests.lws import CHART_RELEASE, build_lws_base, chart_values, lws_chart
 from ..spec import LwsSpec
 from ..spec.validation import parse
-from .base import declare, plain, refused, take
+from .base import declare, refused, take
 from .spec_args import LwsSpecArgs
 
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
@@ -41,9 +41,9 @@ class Lws(pulumi.ComponentResource):
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Lws", name, {}, opts)
         fields = take(args, LwsArgs)
-        provider, sources = fields.pop("chart_provider", None), plain(fields.pop("image_sources", {}), "image_sources")
+        provider, sources = fields.pop("chart_provider", None), fields.pop("image_sources", {})
         try:
-            spec = parse(LwsSpec, plain(fields, "args"))
+            spec = parse(LwsSpec, fields)
         except SpecError as problem:
             raise refused(problem) from None
         if spec.install == "chart":

@@ -10,7 +10,7 @@ from ..planning.standalone import check_network
 from ..spec import NetworkSpec
 from ..spec.network import region_of
 from ..spec.validation import parse
-from .base import checked_part, plain, refused, take
+from .base import checked_part, refused, take
 from .spec_args import NetworkSpecArgs
 
 
@@ -42,7 +42,7 @@ class Network(pulumi.ComponentResource):
         fields = take(args, NetworkArgs)
         cluster_name = fields.pop("cluster_name", name)
         try:
-            spec = parse(NetworkSpec, plain(fields, "args"))
+            spec = parse(NetworkSpec, fields)
         except SpecError as problem:
             raise refused(problem) from None
         checked_part(check_network(spec))

@@ -8,7 +8,7 @@ import pulumi
 from ..manifests.node_pools import NodeIdentity, build_node_class, build_node_pool
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
-from .base import POOL_DELETE_TIMEOUT, checked, declare, id_terms, plain, project_folder, take
+from .base import POOL_DELETE_TIMEOUT, checked, declare, id_terms, project_folder, take
 from .spec_args import ModelSpecArgs, NodePoolsSpecArgs
 
 
@@ -50,11 +50,11 @@ class NodePools(pulumi.ComponentResource):
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
         given = take(args, NodePoolsArgs)
         evaluation = evaluate_models(
-            plain(given["models"], "models"),
-            plain(given["zone"], "zone"),
+            given["models"],
+            given["zone"],
             project_folder(),
-            settings=plain(given.get("settings"), "settings"),
-            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+            settings=given.get("settings"),
+            catalog_dirs=given.get("catalog_dirs", ()),
         )
         identity = NodeIdentity(given["node_role"], id_terms(given["subnet_ids"]), id_terms(given["security_group_ids"]))
         self._declare(name, checked(evaluation), identity, opts)

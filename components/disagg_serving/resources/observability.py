@@ -12,7 +12,7 @@ from ..planning.observability import EXPORTER_NAMESPACE
 from ..planning.shapes import Layout
 from ..planning.sources import in_repository
 from ..planning.standalone import evaluate_models
-from .base import checked, declare, plain, project_folder, take
+from .base import checked, declare, project_folder, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, NodePoolsSpecArgs, ObservabilitySpecArgs, RouterSpecArgs
 
 
@@ -54,14 +54,14 @@ class Observability(pulumi.ComponentResource):
         """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
         given = take(args, ObservabilityArgs)
         evaluation = evaluate_models(
-            plain(given["models"], "models"),
-            plain(given.get("zone"), "zone"),
+            given["models"],
+            given.get("zone"),
             project_folder(),
-            settings=plain(given.get("node_pools"), "node_pools"),
-            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+            settings=given.get("node_pools"),
+            catalog_dirs=given.get("catalog_dirs", ()),
             auto_mode=given.get("auto_mode", True),
             by_name=True,
-            rest={k: plain(given[k], k) for k in ("observability", "router", "network_policy", "image_sources") if k in given},
+            rest={k: given[k] for k in ("observability", "router", "network_policy", "image_sources") if k in given},
         )
         self._declare(name, checked(evaluation), opts)
 

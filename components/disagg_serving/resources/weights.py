@@ -10,7 +10,7 @@ from ..planning.shapes import Layout, Served
 from ..planning.standalone import evaluate_models
 from ..spec import S3WeightsSpec
 from . import iam
-from .base import checked, plain, project_folder, take
+from .base import checked, project_folder, take
 from .spec_args import ModelSpecArgs
 
 STALE_UPLOAD_DAYS = 3
@@ -51,10 +51,10 @@ class Weights(pulumi.ComponentResource):
         """Make buckets and roles. Raises pulumi.RunError when a check fails."""
         given = take(args, WeightsArgs)
         evaluation = evaluate_models(
-            plain(given["models"], "models"),
-            plain(given.get("zone"), "zone"),
+            given["models"],
+            given.get("zone"),
             project_folder(),
-            catalog_dirs=plain(given.get("catalog_dirs", ()), "catalog_dirs"),
+            catalog_dirs=given.get("catalog_dirs", ()),
             by_name=True,
         )
         self._declare(name, checked(evaluation), given["cluster_name"], given, opts)
