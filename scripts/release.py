@@ -37,12 +37,16 @@ def keep(version: str, released: Path = RELEASED, root: Path = ROOT) -> Path:
     Raises ToolError when the release is kept already, or when one of its stacks cannot be deployed.
     """
     try:
-        name = str(Version(version))
+        given = Version(version)
     except InvalidVersion:
         raise ToolError(f"{version} is not a version (for example 0.2.0)") from None
-    target = released / name
+    kept = {Version(f.name): f for f in released.iterdir()} if released.is_dir() else {}
+    target = kept.get(given, released / str(given))
+    name = target.name
     if target.exists():
         raise ToolError(f"{name} is kept already: what users deployed does not change any more; remove {target} only if {name} was never released")
+    if older := [str(v) for v in kept if v > given]:
+        raise ToolError(f"{name} is older than {', '.join(older)}, which is kept already: today's code is none of its releases")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / name
         for program in _programs(root):

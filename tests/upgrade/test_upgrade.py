@@ -200,7 +200,9 @@ def test_keep_a_release(tmp_path: Path) -> None:
     assert [faults_of(k) for k in kept(tmp_path / "released")] == [[], []]
     assert not [f for f in folder.rglob("*") if f.name in ("README.md", "requirements.txt")]
     with pytest.raises(ToolError, match="is kept already"):
-        release.keep("0.2", tmp_path / "released", root)
+        release.keep("0.2.0", tmp_path / "released", root)
+    with pytest.raises(ToolError, match=r"0\.1\.9 is older than 0\.2"):
+        release.keep("0.1.9", tmp_path / "released", root)
     with pytest.raises(ToolError, match="is not a version"):
         release.keep("newest", tmp_path / "released", root)
     stack = root / "stacks/Pulumi.dev.yaml"
