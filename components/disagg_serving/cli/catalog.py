@@ -81,7 +81,7 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
                     f"{i.efa.count} x {i.efa.gbps_each}G",
                     "yes" if i.gpu_direct_rdma else "no",
                     f"{a.cpu_millis / 1000:g}",
-                    f"{a.memory_mib / 1024:.0f}",
+                    a.memory_mib // 1024,
                     a.nvme_gib,
                     price.usd_per_hour if price else "none listed",
                     price.as_of if price else "",
