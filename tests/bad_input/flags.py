@@ -58,7 +58,7 @@ FLAG_CASES = [
     Case("value that no engine has", flag("--convert=embedd"), PLACE, "--convert=embedd", "--convert=auto", "use --convert=embed"),
     Case("parser that no engine has", flag("--tool-call-parser=hermes2"), PLACE, "hermes2", "--tool-call-parser=hermes", "=hermes"),
     Case("object that is none", flag("--compilation-config=3"), PLACE, "=3", "JSON", says="is not a JSON object"),
-    Case("flag without its other", flag("--enable-auto-tool-choice"), PLACE, "choice", fix="add --tool-call-parser", says="stops vLLM without"),
+    Case("flag without its other", flag("--enable-log-outputs"), PLACE, "-outputs", "--enable-log-requests", "remove it", "stops vLLM without"),
     Case("flag twice", flag("--seed=1", "--seed=2"), PLACE, "--seed=1", "each flag once", "remove it", says="stands here again"),
     Case("whole and by keys", flag("--compilation-config={}", "--compilation-config.mode=3"), PLACE, "{}", fix="put the keys", says="has no effect"),
     Case(
@@ -66,7 +66,7 @@ FLAG_CASES = [
         one(speculative={"method": "guess", "numSpeculativeTokens": 2}),
         "models[0].speculative.method",
         "guess",
-        "mtp, ngram",
+        "ngram, ngram_gpu",
         "use ngram",
         "is no method of vLLM 0.33.0",
     ),

@@ -280,7 +280,8 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
         ways = [use(path, "ngram"), remove(f"{served.path}.speculative")]
         listed = _methods(served) if method not in OWN_DRAFTS else ()
         if listed and method not in listed:
-            yield Fault(path, f"is no method of vLLM {served.engine.version}", method, allowed, ways=ways)
+            drafts = OWN_DRAFTS if served.facts.mtp_layers else OWN_DRAFTS - {"mtp"}
+            yield Fault(path, f"is no method of vLLM {served.engine.version}", method, ", ".join(sorted(drafts)), ways=ways)
         elif MTP.search(method):
             if not served.facts.mtp_layers:
                 message, others = f"has no layers to draft with: {served.spec.model} has none for it", ", ".join(sorted(OWN_DRAFTS - {"mtp"}))
