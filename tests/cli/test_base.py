@@ -16,7 +16,8 @@ import pytest
 import yaml
 from command_line import Run
 from disagg_serving.preview import base, replacements
-from factories import ROOT, environment, model, role
+from factories import ROOT, STACKS, environment, model, role
+from jsonschema import Draft202012Validator
 from repositories import Repository, program
 
 ENV = "disagg-serving:environment"
@@ -75,6 +76,24 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     assert {f.stat().st_mode & 0o077 for f in files} == {0}
     assert "MARKED" not in printed + "".join(f.read_text(encoding="utf-8") for f in files)
     assert repository.trees() == 1
+
+
+def test_plans_with_a_base_keep_to_the_schema(tmp_path: Path, disagg: Run) -> None:
+    """Every shipped stack, changed since its base, and one that is gone, new or refused: what is printed is what docs/schema says."""
+    shipped = {f"stacks/Pulumi.{s}.yaml": yaml.safe_load((ROOT / f"stacks/Pulumi.{s}.yaml").read_text(encoding="utf-8")) for s in STACKS}
+    repository = Repository(tmp_path / "repository")
+    repository.commit({**PROJECT, **shipped, "stacks/Pulumi.gone.yaml": stack()})
+    for file in shipped.values():
+        file["config"][ENV]["models"][0]["maxModelLen"] = 16000
+    refused = {"config": {ENV: {"name": "x", "colour": "red"}}}
+    repository.write({**shipped, "stacks/Pulumi.gone.yaml": None, "stacks/Pulumi.new.yaml": stack(), "stacks/Pulumi.refused.yaml": refused})
+    assert disagg("plan", "--all", "--base", "HEAD", "--format", "json", cwd=repository.project) == 2
+    plans = {p["stack"]: p for p in json.loads(disagg.out)}
+    assert {*plans} == {*STACKS, "gone", "new", "refused"}
+    assert all(plans[s]["changes"] and plans[s]["difference"]["compared"] for s in STACKS)
+    schema = Draft202012Validator(json.loads((ROOT / "docs/schema/plan.schema.json").read_text(encoding="utf-8")))
+    for plan in plans.values():
+        schema.validate(plan)
 
 
 def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
