@@ -295,7 +295,7 @@ def provider_credentials(s: Subject) -> Iterator[Fault]:
     """Keys of an AWS account do not stand in the stack file in plain text, where everybody who reads the repository has them."""
     for key in AWS_KEYS:
         if key in s.stack.plain:
-            fix = f"revoke it, then run `pulumi config set --secret {key}`, or take the key out: the environment or a profile (aws:profile) gives it"
+            fix = f"revoke it, then run `pulumi config set --secret {key}`, or take it out and let the environment or a profile give it"
             yield Fault(key, "stands in the stack file in plain text", None, "an encrypted value, or none", fix)
 
 
