@@ -104,7 +104,8 @@ def plugin_files() -> dict[Path, str]:
 
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     pins = "".join(line for line in lines if not line.startswith(("#", "-e")))
-    schema = json.dumps(json.loads(Plugin().schema), indent=2, ensure_ascii=False) + "\n"
+    # the version is the tag's, and a kept one would be stale with the commit after it
+    schema = json.dumps({k: v for k, v in json.loads(Plugin().schema).items() if k != "version"}, indent=2, ensure_ascii=False) + "\n"
     return {ROOT / "components/schema.json": schema, ROOT / "components/requirements.txt": PLUGIN_PINS + pins}
 
 

@@ -46,8 +46,10 @@ def about(action: Any) -> dict[str, Any]:
         kind = "value"
     if kind == "text" and convert("A-b") != "A-b":
         kind = "word"
-    choices = {"choices": sorted(str(c) for c in action.choices if c is not None)} if action.choices is not None and kind != "value" else {}
-    none = takes(convert, "None") and convert("None") is None and (action.choices is None or None in action.choices)
+    # some list what their own converter turns into something else
+    listed = sorted(str(c) for c in action.choices or () if c is not None and takes(convert, str(c)) and convert(str(c)) == c)
+    choices = {"choices": listed} if action.choices is not None and kind != "value" else {}
+    none = takes(convert, "None") and not convert("None") and (action.choices is None or None in action.choices)
     return {"kind": kind, **choices, **({"none": True} if none else {})}
 
 

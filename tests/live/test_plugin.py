@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disagg_serving import labels
+from disagg_serving import __version__, labels
 from factories import ROOT
 from live.conftest import clear, gpu_nodes
 
@@ -48,7 +48,7 @@ KINDS = (
 NPM_UNREACHABLE = re.compile("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ECONNRESET|ENETUNREACH")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _wiped(own_plane: ControlPlane) -> Iterator[None]:
     """Leave nothing of a failed test to the next one."""
     yield
@@ -112,6 +112,7 @@ def expected(own_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
+@pytest.mark.usefixtures("_wiped")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_programs_in_other_languages(own_plane: ControlPlane, tmp_path: Path, expected: dict[str, Any], language: str) -> None:
     """SDK by the command line, preview, up, no change and destroy; the API server holds the Python program's objects, every field equal."""
@@ -147,11 +148,13 @@ def refused(engine: Engine, language: str) -> None:
     assert 'File "' not in said
 
 
-def test_schema_of_the_real_host(own_plane: ControlPlane, tmp_path: Path) -> None:
-    """What the command line gets from the running plugin is the schema that the repository keeps."""
-    engine = Engine(tmp_path, "dev", own_plane.kubeconfig, program=ROOT / "examples/go")
+def test_schema_of_the_real_host(tmp_path: Path) -> None:
+    """What the command line gets from the running plugin is the schema that the repository keeps, and the version of what is installed."""
+    engine = Engine(tmp_path, "dev", tmp_path / "kubeconfig", program=python_program(tmp_path / "program"))
     kept = json.loads((PLUGIN / "schema.json").read_text(encoding="utf-8"))
-    assert bare(json.loads(engine.run("package", "get-schema", str(PLUGIN)))) == bare(kept)
+    found = json.loads(engine.run("package", "get-schema", str(PLUGIN)))
+    assert __version__.startswith(found.pop("version"))
+    assert bare(found) == bare(kept)
 
 
 def bare(value: Any, *, inner: bool = False) -> Any:

@@ -100,7 +100,7 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
         yield Fault(path, f"takes no keys in {engine}: its value is not JSON", arg, f"{one.flag}=...", ways=[remove(path)])
     elif not one.equals and (one.keys or about.kind not in WITHOUT_VALUE):
         yield Fault(path, "has no value, for which vLLM takes the next flag or stops", arg, f"{arg}=...", "join flag and value with =")
-    elif not one.keys and one.equals and not (about.none and one.value in {"", "None"}):
+    elif not one.keys and one.equals and not (about.none and one.value in {"", "None"}) and (one.value or one.flag not in PLUGINS):
         yield from _value_faults(path, one, about, parser)
 
 
