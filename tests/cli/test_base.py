@@ -142,6 +142,23 @@ def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> No
         assert "unreachable" in tried.stderr
 
 
+def test_a_project_that_moved_is_compared_with_itself(own: Repository, disagg: Run) -> None:
+    """A project in another folder is no new one: it is found by its name, and the plan says where it was."""
+    own.commit({"requirements.txt": "nothing-that-exists==1\n"})
+    own.git("branch", "--force", "main")
+    own.git("mv", "deploy", "infrastructure")
+    own.git("commit", "--quiet", "-m", "move")
+    moved = own.folder / "infrastructure"
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
+    assert not changed(disagg.out)
+    (note,) = [n for n in json.loads(disagg.out)["difference"]["notes"] if "moved" in n]
+    assert note.endswith("main has it in deploy, this branch in infrastructure")
+    file = moved / "Pulumi.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("name: ", "name: other-"), encoding="utf-8")
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
+    assert {c["op"] for c in json.loads(disagg.out)["changes"]} == {"create"}
+
+
 def test_where_the_branch_left(own: Repository, disagg: Run) -> None:
     """What others did on the base branch meanwhile is no change of this branch; the plan says with what it compares."""
     left = own.git("rev-parse", "main")
