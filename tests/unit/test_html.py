@@ -110,7 +110,7 @@ def test_what_may_grow_and_what_waits_is_said() -> None:
 
 
 def test_backticks_are_code() -> None:
-    """What stands between backticks in a finding, an effect (of a change and of its resource) or a note is shown as code, without them, and stays a text."""
+    """What stands between backticks in a finding, an effect (shown twice) or a note is shown as code, without them, and stays a text."""
     said = "run `pulumi config set --secret <b>` first"
     change = Change("urn:pulumi:t::p::a:b:C::x", "a:b:C", "x", Op.UPDATE, effect=said)
     finding = Finding("schema", Level.ERROR, "a", "is wrong", fix=said)
