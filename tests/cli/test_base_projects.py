@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,15 @@ def test_a_project_that_moved_is_compared_with_itself(own: Repository, disagg: R
     file.write_text(file.read_text(encoding="utf-8").replace("name: ", "name: other-"), encoding="utf-8")
     assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
     assert {c["op"] for c in json.loads(disagg.out)["changes"]} == {"create"}
+
+
+def test_what_is_installed_otherwise_than_pinned_is_noted(own: Repository, disagg: Run) -> None:
+    """A branch is planned by the packages that are installed here; where its requirements.txt pins others, the plan says which."""
+    pins = f"# pins\npulumi=={version('pulumi')}\npyyaml==0.0.1\nnothing-that-exists[x]==1  # why\nother>=1\n"
+    own.commit({"requirements.txt": pins})
+    assert disagg("plan", "test", "--base", "HEAD", "--format", "json", cwd=own.project) == 0
+    (note,) = [n for n in json.loads(disagg.out)["difference"]["notes"] if "requirements.txt" in n]
+    assert note.endswith(f": pyyaml {version('pyyaml')} instead of 0.0.1, nothing-that-exists none instead of 1")
+    own.commit({"requirements.txt": f"pulumi=={version('pulumi')}\n"})
+    assert disagg("plan", "test", "--base", "HEAD", "--format", "json", cwd=own.project) == 0
+    assert not [n for n in json.loads(disagg.out)["difference"]["notes"] if "requirements.txt" in n]
