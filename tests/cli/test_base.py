@@ -14,8 +14,7 @@ import pytest
 import yaml
 from command_line import Run
 from disagg_serving.preview import base, replacements
-from factories import ROOT, STACKS, environment, model, role
-from jsonschema import Draft202012Validator
+from factories import ROOT, environment, model, role
 from repositories import Repository, program
 
 ENV = "disagg-serving:environment"
@@ -70,24 +69,6 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     assert repository.trees() == 1
 
 
-def test_plans_with_a_base_keep_to_the_schema(tmp_path: Path, disagg: Run) -> None:
-    """Every shipped stack, changed since its base, and one that is gone, new or refused: what is printed is what docs/schema says."""
-    shipped = {f"stacks/Pulumi.{s}.yaml": yaml.safe_load((ROOT / f"stacks/Pulumi.{s}.yaml").read_text(encoding="utf-8")) for s in STACKS}
-    repository = Repository(tmp_path / "repository")
-    repository.commit({**PROJECT, **shipped, "stacks/Pulumi.gone.yaml": stack()})
-    for file in shipped.values():
-        file["config"][ENV]["models"][0]["maxModelLen"] = 16000
-    refused = {"config": {ENV: {"name": "x", "colour": "red"}}}
-    repository.write({**shipped, "stacks/Pulumi.gone.yaml": None, "stacks/Pulumi.new.yaml": stack(), "stacks/Pulumi.refused.yaml": refused})
-    assert disagg("plan", "--all", "--base", "HEAD", "--format", "json", cwd=repository.project) == 2
-    plans = {p["stack"]: p for p in json.loads(disagg.out)}
-    assert {*plans} == {*STACKS, "gone", "new", "refused"}
-    assert all(plans[s]["changes"] and plans[s]["difference"]["compared"] for s in STACKS)
-    schema = Draft202012Validator(json.loads((ROOT / "docs/schema/plan.schema.json").read_text(encoding="utf-8")))
-    for plan in plans.values():
-        schema.validate(plan)
-
-
 def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment's credentials nor the home folder reach the program of either revision, so nothing but the code differs."""
     for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN", "PYTHON_REGISTRY_TOKEN", "LC_PASSWORD"):
@@ -132,23 +113,6 @@ def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> No
             check=False,
         )
         assert "unreachable" in tried.stderr
-
-
-def test_a_project_that_moved_is_compared_with_itself(own: Repository, disagg: Run) -> None:
-    """A project in another folder is no new one: it is found by its name, and the plan says where it was."""
-    own.commit({"requirements.txt": "nothing-that-exists==1\n"})
-    own.git("branch", "--force", "main")
-    own.git("mv", "deploy", "infrastructure")
-    own.git("commit", "--quiet", "-m", "move")
-    moved = own.folder / "infrastructure"
-    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
-    assert not changed(disagg.out)
-    (note,) = [n for n in json.loads(disagg.out)["difference"]["notes"] if "moved" in n]
-    assert note.endswith("main has it in deploy, this branch in infrastructure")
-    file = moved / "Pulumi.yaml"
-    file.write_text(file.read_text(encoding="utf-8").replace("name: ", "name: other-"), encoding="utf-8")
-    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
-    assert {c["op"] for c in json.loads(disagg.out)["changes"]} == {"create"}
 
 
 def test_where_the_branch_left(own: Repository, disagg: Run) -> None:
