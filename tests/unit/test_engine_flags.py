@@ -52,6 +52,8 @@ def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
         ["--quantization=None", "--tool-call-parser=None"],
         ["--enable-log-outputs", "--enable-log-requests"],
         ["--kv-cache-memory-bytes=20G"],
+        ["--kv-cache-memory-bytes=25.6k", "--cudagraph-capture-sizes=1", "--collect-detailed-traces=None"],
+        ['--compilation-config={"max_cudagraph_capture_size": 1k}', '--profiler-config={"max_iterations": 2}'],
     ],
 )
 def test_what_the_parser_takes(args: list[str]) -> None:

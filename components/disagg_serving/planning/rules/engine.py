@@ -190,7 +190,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 ways = [use(path, f"{LEVEL_FLAG}={arg[2:].lstrip('=')}") if OPTIMIZATION.fullmatch(arg) else []]
                 message = "is a short flag, which is not read here"
                 yield Fault(path, message, arg, "--flag or --flag=value, one an entry", ways=ways, otherwise="write its long form")
-            elif not arg.startswith("--") or any(c.isspace() for c in flag):
+            elif not arg.startswith("--") or not flag.strip("-") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
             elif is_secret(arg):
                 yield Fault(

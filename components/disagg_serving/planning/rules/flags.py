@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
 """Flags whose values a plugin of one's own may add to."""
-NUMBERS = {"int": (int, "a whole number"), "float": (float, "a number")}
+NUMBERS = {"int": "a whole number", "ints": "a whole number", "float": "a number", "size": "a whole number, or one as 25.6k or 4G"}
+SIZE = re.compile(r"\s*(\d+[KMGT]|\d+(\.\d+)?[kmgt])\s*", re.ASCII)
+"""With a power of 1024 or of 1000 behind it (vLLM: human_readable_int)."""
+SIZES_AND_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"|\b\d+(?:\.\d+)?[kKmMgGtT]\b', re.ASCII)
 WITHOUT_VALUE = {"switch", "optional"}
 BESIDE = {"--enable-auto-tool-choice": "--tool-call-parser", "--enable-log-outputs": "--enable-log-requests"}
 """Flags with others that they need (vLLM: validate_parsed_serve_args)."""
@@ -103,7 +107,7 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
     elif about.kind == "switch" and one.equals:
         right = _switched(one, parser.flags)
         yield Fault(path, f"takes no value in {engine}", arg, one.flag, ways=[use(path, right) if right else remove(path)])
-    elif one.keys and (about.kind in {"int", "float", "switch"} or about.choices):
+    elif one.keys and (about.kind in {*NUMBERS, "switch"} or about.choices):
         yield Fault(path, f"takes no keys in {engine}: its value is not JSON", arg, f"{one.flag}=...", ways=[remove(path)])
     elif not one.equals and (one.keys or about.kind not in WITHOUT_VALUE):
         yield Fault(path, "has no value, for which vLLM takes the next flag or stops", arg, f"{arg}=...", "join flag and value with =")
@@ -113,8 +117,8 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
 
 def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Iterator[Fault]:
     arg, value = one.text, one.value.lower().replace("-", "_") if about.kind == "word" else one.value
-    if about.kind in NUMBERS and not _is(NUMBERS[about.kind][0], value):
-        yield Fault(path, f"is not {NUMBERS[about.kind][1]}", arg, f"{one.flag}= and {NUMBERS[about.kind][1]}", otherwise="correct the value")
+    if about.kind in NUMBERS and not _is_number(about.kind, value):
+        yield Fault(path, f"is not {NUMBERS[about.kind]}", arg, f"{one.flag}= and {NUMBERS[about.kind]}", otherwise="correct the value")
     elif about.kind in {"json", "object"} and not _is_json(value, whole=about.kind == "object"):
         what = "JSON" if about.kind == "json" else "a JSON object"
         yield Fault(path, f"is not {what}", arg, f"{one.flag}= and {what}, or {one.flag}.key=value", otherwise="correct the value")
@@ -178,14 +182,18 @@ def _elsewhere(flag: str) -> list[str]:
 
 def _is_json(text: str, *, whole: bool) -> bool:
     try:
-        return isinstance(json.loads(text), dict) or not whole
+        # in an object, and only there, vLLM takes sizes too
+        read = json.loads(SIZES_AND_TEXTS.sub(lambda found: "0" if SIZE.fullmatch(found[0]) else found[0], text) if whole else text)
     except (ValueError, RecursionError):
         return False
+    return isinstance(read, dict) or not whole
 
 
-def _is(convert: object, text: str) -> bool:
+def _is_number(kind: str, text: str) -> bool:
+    if kind == "size" and SIZE.fullmatch(text):
+        return True
     try:
-        convert(text)  # type: ignore[operator]
+        (float if kind == "float" else int)(text)
     except ValueError:
         return False
     return True
