@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +14,14 @@ import pytest
 import yaml
 from command_line import Run
 from disagg_serving.preview import base, replacements
-from factories import ROOT, environment, model, role
+from factories import ROOT, STACKS, environment, model, role
+from jsonschema import Draft202012Validator
 from repositories import Repository, program
 
 ENV = "disagg-serving:environment"
 SECRET = {"secure": "v1:MARKEDciphertext"}
+pytestmark = pytest.mark.usefixtures("kept")
 PROJECT = {"Pulumi.yaml": (ROOT / "Pulumi.yaml").read_text(encoding="utf-8"), "__main__.py": (ROOT / "__main__.py").read_text(encoding="utf-8")}
-
-
-@pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/disagg-serving"
 
 
 def stack(**overrides: Any) -> dict[str, Any]:
@@ -77,6 +70,24 @@ def test_a_change_to_a_stack(tmp_path: Path, disagg: Run, kept: Path) -> None:
     assert repository.trees() == 1
 
 
+def test_plans_with_a_base_keep_to_the_schema(tmp_path: Path, disagg: Run) -> None:
+    """Every shipped stack, changed since its base, and one that is gone, new or refused: what is printed is what docs/schema says."""
+    shipped = {f"stacks/Pulumi.{s}.yaml": yaml.safe_load((ROOT / f"stacks/Pulumi.{s}.yaml").read_text(encoding="utf-8")) for s in STACKS}
+    repository = Repository(tmp_path / "repository")
+    repository.commit({**PROJECT, **shipped, "stacks/Pulumi.gone.yaml": stack()})
+    for file in shipped.values():
+        file["config"][ENV]["models"][0]["maxModelLen"] = 16000
+    refused = {"config": {ENV: {"name": "x", "colour": "red"}}}
+    repository.write({**shipped, "stacks/Pulumi.gone.yaml": None, "stacks/Pulumi.new.yaml": stack(), "stacks/Pulumi.refused.yaml": refused})
+    assert disagg("plan", "--all", "--base", "HEAD", "--format", "json", cwd=repository.project) == 2
+    plans = {p["stack"]: p for p in json.loads(disagg.out)}
+    assert {*plans} == {*STACKS, "gone", "new", "refused"}
+    assert all(plans[s]["changes"] and plans[s]["difference"]["compared"] for s in STACKS)
+    schema = Draft202012Validator(json.loads((ROOT / "docs/schema/plan.schema.json").read_text(encoding="utf-8")))
+    for plan in plans.values():
+        schema.validate(plan)
+
+
 def test_both_programs_see_the_same_and_no_credentials(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment's credentials nor the home folder reach the program of either revision, so nothing but the code differs."""
     for name in ("AWS_SECRET_ACCESS_KEY", "PULUMI_ACCESS_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "HF_TOKEN", "PYTHON_REGISTRY_TOKEN", "LC_PASSWORD"):
@@ -121,6 +132,23 @@ def test_the_base_has_no_network(own: Repository, disagg: Run, kept: Path) -> No
             check=False,
         )
         assert "unreachable" in tried.stderr
+
+
+def test_a_project_that_moved_is_compared_with_itself(own: Repository, disagg: Run) -> None:
+    """A project in another folder is no new one: it is found by its name, and the plan says where it was."""
+    own.commit({"requirements.txt": "nothing-that-exists==1\n"})
+    own.git("branch", "--force", "main")
+    own.git("mv", "deploy", "infrastructure")
+    own.git("commit", "--quiet", "-m", "move")
+    moved = own.folder / "infrastructure"
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
+    assert not changed(disagg.out)
+    (note,) = [n for n in json.loads(disagg.out)["difference"]["notes"] if "moved" in n]
+    assert note.endswith("main has it in deploy, this branch in infrastructure")
+    file = moved / "Pulumi.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("name: ", "name: other-"), encoding="utf-8")
+    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=moved) == 0
+    assert {c["op"] for c in json.loads(disagg.out)["changes"]} == {"create"}
 
 
 def test_where_the_branch_left(own: Repository, disagg: Run) -> None:
@@ -295,20 +323,6 @@ def test_no_repository_and_shallow_clones(own: Repository, tmp_path: Path, disag
     assert "no such branch, tag or commit here; this clone is shallow: fetch its history (fetch-depth: 0" in disagg.err
 
 
-def test_nothing_runs_or_stays(own: Repository, disagg: Run, tmp_path: Path) -> None:
-    """Hooks of the repository do not run, and a head that is refused leaves no work tree behind."""
-    hook = own.folder / ".git/hooks/post-checkout"
-    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n", encoding="utf-8")
-    hook.chmod(0o755)
-    own.write({"Pulumi.test.yaml": "config: [1]\n"})
-    assert disagg("plan", "test", "--base", "main", cwd=own.project) == 2
-    assert disagg("plan", "test", "--base", "main", "--format", "json", cwd=own.project) == 2
-    own.write({"Pulumi.test.yaml": "config: {}\n", "__main__.py": "import pulumi\nraise pulumi.RunError('no')\n"})
-    assert disagg("plan", "test", "--base", "main", cwd=own.project) == 1
-    assert not (tmp_path / "hooked").exists()
-    assert own.trees() == 1
-
-
 def test_variables_of_a_hook(own: Repository, tmp_path: Path, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside a hook git is bound to an index and a repository; neither is written to, nor is another repository read."""
     other = Repository(tmp_path / "other")
@@ -324,32 +338,6 @@ def test_variables_of_a_hook(own: Repository, tmp_path: Path, disagg: Run, monke
     assert changed(disagg.out) == {"seen": {"revision": ("base", "head")}}
     assert index.read_bytes() == before
     assert (own.trees(), other.trees()) == (1, 1)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_termination_leaves_nothing(own: Repository, tmp_path: Path, number: signal.Signals) -> None:
-    """A cancelled job, or a terminal that is closed, ends the base's process and removes its work tree and folders."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    own.git("switch", "--quiet", "main")
-    mark = tmp_path / "started"
-    write = f"part = pathlib.Path({str(mark)!r} + '.part')\npart.write_text(str(os.getpid()))\npart.rename({str(mark)!r})"
-    own.commit({"__main__.py": f"import os, pathlib, time\n{write}\ntime.sleep(300)\n"})
-    command = [sys.executable, "-m", "disagg_serving", "plan", "test", "--base", "main"]
-    surroundings = {**os.environ, "TMPDIR": str(temporary)}
-    before = signal.signal(number, signal.SIG_DFL)  # a test run may ignore the end of its terminal
-    process = subprocess.Popen(command, cwd=own.project, env=surroundings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    signal.signal(number, before)
-    until = time.monotonic() + 60
-    while not mark.exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert own.trees() == 2
-    process.send_signal(number)
-    assert process.wait(30) == 128 + number
-    assert own.trees() == 1
-    assert not list(temporary.iterdir())
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(mark.read_text(encoding="utf-8")), 0)
 
 
 def test_the_base_runs_its_own_code(own: Repository, disagg: Run, monkeypatch: pytest.MonkeyPatch) -> None:

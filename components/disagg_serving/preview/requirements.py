@@ -64,7 +64,8 @@ def interpreter_of(revision: Revision, tree: Path, cache: Path) -> tuple[Path, b
     Raises RequirementsError when the packages differ from this revision's and cannot be installed.
     """
     wanted = _requirements(tree, revision.project)
-    if wanted == _requirements(revision.repository, revision.project):
+    # the texts alone, since the folder may have moved
+    if [*wanted.values()] == [*_requirements(revision.repository, revision.moved_to or revision.project).values()]:
         return Path(sys.executable), False
     key = hashlib.sha256(json.dumps([sys.version, wanted]).encode()).hexdigest()[:24]
     folder = cache / "python" / key

@@ -78,7 +78,7 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
             yield from _faults(path, one, parser)
             other = BESIDE.get(one.flag)
             if other in known and other not in names | {flag.split("=", 1)[0] for flag in served.facts.serve_flags}:
-                yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", "add the other flag", ways=[remove(path)])
+                yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", ways=[remove(path)])
             if one.flag in known and known[one.flag].kind != "several":
                 yield from _repeated(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
         for arg in own:
