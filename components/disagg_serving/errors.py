@@ -167,8 +167,8 @@ def did_you_mean(word: object, known: Sequence[str]) -> str:
     return f"did you mean {close}?" if close else ""
 
 
-def closest(word: object, known: Sequence[str]) -> str:
+def closest(word: object, known: Sequence[str], cutoff: float = 0.6) -> str:
     """The known word that a misspelt one is most like, or an empty text."""
     from difflib import get_close_matches  # noqa: PLC0415 (not needed while nothing is misspelt)
 
-    return next(iter(get_close_matches(str(word), known, n=1, cutoff=0.6)), "")
+    return next(iter(get_close_matches(str(word), known, n=1, cutoff=cutoff)), "")
