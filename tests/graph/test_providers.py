@@ -86,7 +86,11 @@ def test_a_region_of_the_environment_is_not_known() -> None:
 
 def test_no_credential_is_shown() -> None:
     """Keys in the clear, encrypted ones, and those inside a structure stay out of the plan."""
-    plan = plan_of(secretKey="MARKED", assumeRole={"roleArn": ROLE, "externalId": "MARKED"}, endpoints='[{"s3": {"secure": "MARKED"}}]')
+    inside = {"assumeRole": {"roleArn": ROLE, "externalId": "MARKED"}, "endpoints": '[{"s3": {"secure": "MARKED"}}]'}
+    plain = plan_of(secretKey="MARKED", **inside)
+    assert "MARKED" not in json.dumps(plain)
+    assert [c["id"] for c in plain["checks"] if c["level"] == "error"] == ["provider-credentials"]
+    plan = plan_of(secretKey={"secure": "MARKED"}, **inside)
     assert "MARKED" not in json.dumps(plan)
     assert plan["providers"]["aws"]["token"] == plan["providers"]["aws"]["secretKey"] == SECRET
 

@@ -62,7 +62,8 @@ def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the fi
     if rule not in known:
         every = sorted(FORM_CHECKS.keys() | known.keys())
         within = [name for name in every if rule.lower() in name]
-        hint = f"there are {', '.join(within)}" if rule and within else did_you_mean(rule, every) or "`disagg rules` lists them"
+        several = rule and len(within) > 1
+        hint = f"there are {', '.join(within)}" if several else did_you_mean(rule, every) or "`disagg rules` lists them"
         raise ToolError(f"no rule {rule} ({hint})")
     r = known[rule]
     emit(f"{r.id} ({r.level})\n\n{r.summary}\n\nReference: {r.reference}", None)
