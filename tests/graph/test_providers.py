@@ -27,8 +27,8 @@ def plan_of(**config: Any) -> dict[str, Any]:
     given = {**file.config, **{f"aws:{key}": value for key, value in config.items()}}
     environment, region = deepcopy(file.environment), config.get("region") or "us-east-1"
     edit(environment, {"network.zones": [f"{region}a", f"{region}b"], "network.gpuZone": f"{region}a"})
-    kept, secrets = {k: v for k, v in given.items() if v is not None}, file.secrets | {"aws:token"}
-    return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=secrets)).as_dict()
+    kept, secrets = {k: v for k, v in given.items() if v is not None}, {k for k, v in given.items() if isinstance(v, dict) and "secure" in v}
+    return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=file.secrets | secrets | {"aws:token"})).as_dict()
 
 
 def between(before: dict[str, Any], after: dict[str, Any]) -> tuple[Difference, dict[str, Change], Change]:
