@@ -27,7 +27,8 @@ def plan_of(**config: Any) -> dict[str, Any]:
     given = {**file.config, **{f"aws:{key}": value for key, value in config.items()}}
     environment, region = deepcopy(file.environment), config.get("region") or "us-east-1"
     edit(environment, {"network.zones": [f"{region}a", f"{region}b"], "network.gpuZone": f"{region}a"})
-    kept, secrets = {k: v for k, v in given.items() if v is not None}, {k for k, v in given.items() if isinstance(v, dict) and "secure" in v}
+    secrets = {k for k, v in given.items() if isinstance(v, dict) and "secure" in v}
+    kept = {k: v for k, v in given.items() if v is not None and k not in secrets}
     return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=file.secrets | secrets | {"aws:token"})).as_dict()
 
 
