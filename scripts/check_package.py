@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not t
 from scripts.versions import pinned  # noqa: E402
 
 BIN = Path(sys.executable).parent
-NEEDED = ("tests", "stacks", "examples", "docs", "Pulumi.yaml", "__main__.py", "pyproject.toml")
+NEEDED = ("tests", "stacks", "examples", "docs", "Pulumi.yaml", "__main__.py", "pyproject.toml", "policy")
 """What the tests read besides the installed package."""
 SUITE = ("tests/cli", "tests/golden", "tests/graph")
 SHIPPED = ("tests/golden",)

@@ -36,6 +36,8 @@ def words(correction: Correction, at: str) -> str:
 
 def written(value: Any) -> str:
     """A value as it would stand in the stack file."""
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -6,6 +6,8 @@ import re
 
 SECRET_NAMES = frozenset({"tokenKey", "apiKeySecret", "token_key", "api_key_secret"})
 """Fields that name a secret; somebody may have put the secret itself there."""
+AWS_KEYS = ("aws:accessKey", "aws:secretKey", "aws:token")
+"""Configuration of Pulumi's AWS provider that signs requests: https://www.pulumi.com/registry/packages/aws/installation-configuration/."""
 
 _WORDS = r"(?:access_?|auth_?|hf_?)?token|password|passwd|(?:client_?)?secret|api[_-]?key|access_?key"
 _HOLDS = re.compile(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ class Level(StrEnum):
     INFO = "info"
 
 
-SHOWN_LENGTH = 80
+SHOWN_LENGTH, SHOWN_DEPTH, SHOWN_ITEMS = 80, 6, 6
 MAX_PLAIN_NUMBER = 10**15
 _BYTE = 0x100
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
@@ -130,11 +130,24 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 def show(value: Any) -> str:
     """A value as a person would recognise it from the stack file, cut to a readable length."""
     try:
-        text = reprlib.repr(value) if isinstance(value, (list, tuple, dict)) else str(value)
+        text = _flow(value) if isinstance(value, (list, tuple, dict)) else str(value)
     except (ValueError, RecursionError):  # a number of more digits than Python prints, a list that holds itself
         return "a value too long to show"
     text = " ".join(text.lower().split()) if isinstance(value, bool) else " ".join(text.split())
     return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 3] + "..."
+
+
+def _flow(value: Any, depth: int = SHOWN_DEPTH) -> str:
+    """A structure in YAML's flow style; what is deep or long is cut, since a small file may stand for a huge one."""
+    if not isinstance(value, (list, tuple, dict)):
+        return written(value)
+    if depth == 0:
+        return "..."
+    first = list(islice(value, SHOWN_ITEMS))
+    more = ["..."] * (len(value) > SHOWN_ITEMS)
+    if isinstance(value, dict):
+        return "{" + ", ".join([*(f"{_flow(key, 1)}: {_flow(value[key], depth - 1)}" for key in first), *more]) + "}"
+    return "[" + ", ".join([*(_flow(one, depth - 1) for one in first), *more]) + "]"
 
 
 def visible(text: str) -> str:
@@ -154,8 +167,8 @@ def did_you_mean(word: object, known: Sequence[str]) -> str:
     return f"did you mean {close}?" if close else ""
 
 
-def closest(word: object, known: Sequence[str]) -> str:
+def closest(word: object, known: Sequence[str], cutoff: float = 0.6) -> str:
     """The known word that a misspelt one is most like, or an empty text."""
     from difflib import get_close_matches  # noqa: PLC0415 (not needed while nothing is misspelt)
 
-    return next(iter(get_close_matches(str(word), known, n=1, cutoff=0.6)), "")
+    return next(iter(get_close_matches(str(word), known, n=1, cutoff=cutoff)), "")

@@ -1,4 +1,4 @@
-"""JSON Schemas for editors: stack files and catalogue entries."""
+"""JSON Schemas: of stack files and catalogue entries for editors, of plans for programs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ _MODELS: dict[str, type[BaseModel]] = {
     "router": Router,
     "metrics": MetricList,
 }
-KINDS = ("stack", *_MODELS)
+PLAN = "plan"
+KINDS = ("stack", *_MODELS, PLAN)
 
 
 def json_schema(kind: str) -> dict[str, Any]:
-    """The schema of a stack file, a bare environment, or a catalogue entry.
+    """The schema of a stack file, a bare environment, a catalogue entry, or of what `plan STACK --format json` prints.
 
     In a stack file everything outside the environment belongs to Pulumi and passes.
     """
+    if kind == PLAN:
+        from .preview.keys import PlanKeys  # noqa: PLC0415 (nothing else here needs it)
+
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PlanKeys.model_json_schema(by_alias=True)}
     if kind != "stack":
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_MODELS[kind].model_json_schema(by_alias=True)}
     environment = EnvironmentSpec.model_json_schema(by_alias=True)

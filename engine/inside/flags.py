@@ -36,14 +36,17 @@ def about(action: Any) -> dict[str, Any]:
         return {"kind": "switch"}
     if isinstance(action, argparse._AppendAction):
         return {"kind": "several"}
-    if action.nargs is not None:
-        return {"kind": "list" if action.nargs == "+" else "optional"}
+    several = action.nargs == "+"
+    if action.nargs is not None and not several:
+        return {"kind": "optional"}
     if type(action) is not argparse._StoreAction:
-        return {"kind": "value"}
+        return {"kind": "list" if several else "value"}
     convert = action.type or str
     kind = KINDS.get(tuple(takes(convert, text) for text in SAMPLES), "value")
     if kind == "int" and takes(convert, "1k"):
-        kind = "value"
+        kind = "value" if takes(convert, "auto") else "size"
+    if several:
+        kind = "ints" if kind == "int" else "list"
     if kind == "text" and convert("A-b") != "A-b":
         kind = "word"
     # some list what their own converter turns into something else

@@ -122,7 +122,7 @@ ENVIRONMENT_CASES = [
         says="models[0].server",
     ),
     Case("GPU zone elsewhere", network(gpuZone="us-east-1f"), "network.gpuZone", "us-east-1f", "us-east-1a, us-east-1b", says="is not one of"),
-    Case("one zone", network(zones=["us-east-1a"]), "network.zones", "['us-east-1a']", "two or more zones", "add a zone"),
+    Case("one zone", network(zones=["us-east-1a"]), "network.zones", "[us-east-1a]", "two or more zones", "add a zone"),
     Case("no zones", environment(network=None), "network.zones", says="has too few zones", allowed="two or more zones", fix="add a zone"),
     Case("a zone twice", network(zones=["us-east-1a", "us-east-1a"]), "network.zones", "us-east-1a", "each zone once", "remove it"),
     Case("zones of two regions", network(zones=["us-east-1a", "us-west-2a"]), "network.zones", "us-east-1, us-west-2", "zones of one region"),

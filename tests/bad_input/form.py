@@ -10,7 +10,7 @@ FORM_CASES = [
     Case("empty file", "", "", says="is empty", allowed="a mapping of keys to values", fix="start with `models:`"),
     Case("comment only", "# nothing yet\n", "", says="is empty", fix="start with `models:`"),
     Case("scalar", "hello\n", "", "hello", "a mapping of keys to values", "start with `models:`"),
-    Case("list", "- a\n- b\n", "", "['a', 'b']", "a mapping of keys to values", "start with `models:`"),
+    Case("list", "- a\n- b\n", "", "[a, b]", "a mapping of keys to values", "start with `models:`"),
     Case("broken YAML", "name: test\nmodels: [\n", "env.yaml:3:1", says="is not valid", fix="correct the line"),
     Case("tab as indentation", "network:\n\tzones: []\n", "env.yaml:2:1", says="is not valid", fix="correct the line"),
     Case("no UTF-8", "name: \udcff\n", "env.yaml", says="is not valid", fix="correct the line"),
@@ -23,12 +23,12 @@ FORM_CASES = [
     Case("yes as key", "yes: 1\nmodels: []\n", says="true", allowed="models"),
     Case("number as nested key", {**one(), "lws": {5: 1}}, says="lws", allowed="chart"),
     Case("text for a mapping", environment(network="10.0.0.0/16"), "network", "10.0.0.0/16", "a mapping of keys to values"),
-    Case("list for a mapping", one(extraEnv=["A=b"]), "models[0].extraEnv", "['A=b']", "a mapping"),
+    Case("list for a mapping", one(extraEnv=["A=b"]), "models[0].extraEnv", "[A=b]", "a mapping"),
     Case("text for a whole number", decode(replicas="two"), f"{DECODE}.replicas", "two", "a whole number"),
     Case("fraction for a whole number", decode(replicas=1.5), f"{DECODE}.replicas", "1.5", "a whole number"),
     Case("text for yes or no", environment(cluster={"protect": "maybe"}), "cluster.protect", "maybe", "true, false"),
     Case("text for a list", network(zones="us-east-1a"), "network.zones", "us-east-1a", "a list"),
-    Case("mapping for a list", environment(models={"a": 1}), "models", "{'a': 1}", "a list"),
+    Case("mapping for a list", environment(models={"a": 1}), "models", "{a: 1}", "a list"),
     Case("number for a text", one(servedModelName=5), "models[0].servedModelName", "5", "a text", 'use "5"'),
     Case(
         "null for a text", "models:\n- name: m\n  model:\n  server: {instanceType: p5.48xlarge}\n", "models[0].model", says="is empty", fix="remove"

@@ -6,7 +6,7 @@ from typing import Any
 
 from factories import environment
 
-from .case import Case, one
+from .case import Case, one, stack
 
 WITHOUT = "without user and key"
 LEAK = "Xq7Zleaked4Z9w"
@@ -52,4 +52,8 @@ SECRET_CASES = [
     ),
     Case("API key that is a number", one(gateway={"apiKeySecret": 4242424242}), "models[0].gateway.apiKeySecret", "", "a text", "revoke it"),
     Case("token that is no name", one(weights={"tokenKey": f"hf {LEAK}"}), "models[0].weights.tokenKey", "", "such as hfToken", "revoke it"),
+    *(
+        Case(f"{key} in plain text", stack(environment(), **{key: LEAK}), key, "", "an encrypted value", f"pulumi config set --secret {key}")
+        for key in ("aws:accessKey", "aws:secretKey", "aws:token")
+    ),
 ]

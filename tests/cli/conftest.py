@@ -23,3 +23,10 @@ def own(tmp_path: Path) -> Repository:
     repository.git("switch", "--quiet", "-c", "change")
     repository.commit(program("head"))
     return repository
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/disagg-serving"

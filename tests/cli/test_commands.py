@@ -65,7 +65,10 @@ def test_plan_declares_what_render_writes(disagg: Run, tmp_path: Path) -> None:
 
 
 def test_plan_of_all_stacks_is_a_list(disagg: Run, tmp_path: Path) -> None:
-    """`--all` gives every stack, also as JSON, where one stack alone is an object; `-o` writes the same and prints nothing."""
+    """`--all` gives every stack, also as JSON, where one stack alone is an object; `-o` writes the same and prints nothing.
+
+    Text has the stacks with warnings first.
+    """
     file = tmp_path / "new" / "plan.json"
     assert disagg("plan", "--all", "--format", "json", "-o", str(file)) == 0
     assert disagg.out == ""
@@ -74,7 +77,10 @@ def test_plan_of_all_stacks_is_a_list(disagg: Run, tmp_path: Path) -> None:
     assert disagg("plan", "prod", "--format", "json") == 0
     assert json.loads(disagg.out) == plans[sorted(STACKS).index("prod")]
     assert disagg("plan", "--all") == 0
-    assert [line for line in disagg.out.splitlines() if line.startswith("disagg-serving / ")] == [f"disagg-serving / {s}" for s in sorted(STACKS)]
+    titles = [line for line in disagg.out.splitlines() if line.startswith("disagg-serving / ")]
+    assert sorted(titles) == [f"disagg-serving / {s}" for s in sorted(STACKS)]
+    warned = [any(f["level"] == "warning" for f in plans[sorted(STACKS).index(t.rsplit(" ", 1)[1])]["checks"]) for t in titles]
+    assert warned == sorted(warned, reverse=True)
 
 
 @pytest.mark.parametrize(("name", "beginning"), [("markdown", "## Plan of `prod`\n"), ("html", "<!DOCTYPE html>\n")])

@@ -66,6 +66,26 @@ def test_project_files_are_those_of_this_repository(disagg: Run, tmp_path: Path)
     assert (tmp_path / "stacks" / schema).resolve() == tmp_path / "stack.schema.json"
 
 
+def test_traffic_beyond_the_nodes_is_said(disagg: Run, tmp_path: Path) -> None:
+    """Where the proposed engines cannot carry the traffic by far, init says by how much, how many could, and the file still passes check."""
+    assert disagg("init", "prod", *GIVEN, "--requests-per-second", "1000", cwd=tmp_path) == 0
+    (said,) = {line for line in disagg.out.splitlines() if "[traffic-bounds]" in line and "of prefill" in line}
+    assert said.startswith("warning ")
+    assert "times what the bounds leave" in said
+    assert "replicas" in said
+    assert disagg("check", "prod", cwd=tmp_path) == 0
+
+
+def test_one_file_that_exists_is_one(disagg: Run, tmp_path: Path) -> None:
+    """One file exists, several exist."""
+    (tmp_path / "__main__.py").write_text("", encoding="utf-8")
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 1
+    assert "__main__.py exists and is left as it is;" in disagg.err
+    (tmp_path / "requirements.txt").write_text("", encoding="utf-8")
+    assert disagg("init", "prod", *GIVEN, cwd=tmp_path) == 1
+    assert "exist and are left as they are;" in disagg.err
+
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 

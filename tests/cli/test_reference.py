@@ -50,6 +50,16 @@ def test_rules_and_explain_tell_the_same(disagg: Run) -> None:
         assert all(part in disagg.out for part in (r.id, str(r.level), r.summary, r.reference))
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("pd", "(there are pd-"), ("Efa", "efa-alignment"), ("plain-secrets", "(did you mean plain-secret?)"), ("zzz", "(`disagg rules` lists them)")],
+)
+def test_explain_suggests_rules(disagg: Run, word: str, hint: str) -> None:
+    """Part of an id gives the ids that hold it, a misspelt one the nearest, also of findings without a rule."""
+    assert disagg("explain", word) == 1
+    assert hint in disagg.err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_schemas_in_the_repository_are_fresh(disagg: Run, kind: str) -> None:
     """What editors read from docs/schema is what `disagg schema` prints, and is a valid schema."""

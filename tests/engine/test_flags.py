@@ -24,7 +24,7 @@ from engine.cases import CommandLine, ask
 
 CATALOG = Catalog()
 (RULE,) = (r for r in rules() if r.id == "engine-flags")
-VALUES = ("=7", "=1.5", "=A-b", "={}", "=None", "=", "", ".a=1")
+VALUES = ("=7", "=1.5", "=A-b", "={}", "=None", "=", "", ".a=1", "=2K", "=1.5G", "=1,2")
 REFUSED_LATER = {"--attention-backend", "--config-format", "--optimization-level", "--quantization"}
 """The parser takes any text for them; the configuration refuses what is not listed (docs/engine-agreement.md)."""
 UNLISTED = {"value", "list"}
@@ -32,6 +32,7 @@ UNLISTED = {"value", "list"}
 LOOKED_AT = {
     "--chat-template": "vLLM looks for the file of a path",
     "--grpc-port": "wants a variable besides",
+    "--lora-modules": "wants a name with a path, or both inside the JSON",
     "--reasoning-effort-map": "wants texts inside the JSON",
 }
 

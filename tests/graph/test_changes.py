@@ -61,3 +61,15 @@ def test_the_table_of_replacements_knows_every_type(stack: str) -> None:
     """A resource type that the project begins to use needs an entry in replacements.yaml, or changes to it are only guessed."""
     types = {r.type for r in stack_graph(stack).resources.values() if (r.custom or r.remote) and not r.type.startswith("pulumi:pulumi:")}
     assert {t for t in types if not is_known(t)} == set()
+
+
+def test_another_zone_needs_room_in_the_pool() -> None:
+    """A pool that is full makes no node in the new zone before the old ones are empty, so the rollout would stand still: the plan says so."""
+    (case,) = [c for c in CASES if c.name == "zone of the GPU nodes"]
+    pools = [c for c in difference(case).changes if c.type == "kubernetes:karpenter.sh/v1:NodePool"]
+    assert len(pools) == 2
+    for pool in pools:
+        assert "pods wait for nodes in us-east-1b, while those in us-east-1a count against the limit of 8 GPUs" in pool.effect
+        assert "the rollout stands still" in pool.effect
+    (other,) = [c for c in CASES if c.name == "one more zone"]
+    assert not [c for c in difference(other).changes if "stands still" in c.effect]

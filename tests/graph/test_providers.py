@@ -27,8 +27,9 @@ def plan_of(**config: Any) -> dict[str, Any]:
     given = {**file.config, **{f"aws:{key}": value for key, value in config.items()}}
     environment, region = deepcopy(file.environment), config.get("region") or "us-east-1"
     edit(environment, {"network.zones": [f"{region}a", f"{region}b"], "network.gpuZone": f"{region}a"})
-    kept, secrets = {k: v for k, v in given.items() if v is not None}, file.secrets | {"aws:token"}
-    return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=secrets)).as_dict()
+    secrets = {k for k, v in given.items() if isinstance(v, dict) and "secure" in v}
+    kept = {k: v for k, v in given.items() if v is not None and k not in secrets}
+    return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=file.secrets | secrets | {"aws:token"})).as_dict()
 
 
 def between(before: dict[str, Any], after: dict[str, Any]) -> tuple[Difference, dict[str, Change], Change]:
@@ -86,7 +87,11 @@ def test_a_region_of_the_environment_is_not_known() -> None:
 
 def test_no_credential_is_shown() -> None:
     """Keys in the clear, encrypted ones, and those inside a structure stay out of the plan."""
-    plan = plan_of(secretKey="MARKED", assumeRole={"roleArn": ROLE, "externalId": "MARKED"}, endpoints='[{"s3": {"secure": "MARKED"}}]')
+    inside = {"assumeRole": {"roleArn": ROLE, "externalId": "MARKED"}, "endpoints": '[{"s3": {"secure": "MARKED"}}]'}
+    plain = plan_of(secretKey="MARKED", **inside)
+    assert "MARKED" not in json.dumps(plain)
+    assert [c["id"] for c in plain["checks"] if c["level"] == "error"] == ["provider-credentials"]
+    plan = plan_of(secretKey={"secure": "MARKED"}, **inside)
     assert "MARKED" not in json.dumps(plan)
     assert plan["providers"]["aws"]["token"] == plan["providers"]["aws"]["secretKey"] == SECRET
 

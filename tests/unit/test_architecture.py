@@ -24,7 +24,7 @@ LAYERS: dict[str, set[str]] = {
     "yaml_io": {"errors"},
     "spec": BASE | {"spec"},
     "catalog": FORM,
-    "schemas": FORM,
+    "schemas": FORM | {"preview"},
     "planning": FORM | {"planning"},
     "lookups": FORM | {"planning", "lookups"},
     "manifests": FORM | {"planning", "manifests"},

@@ -52,11 +52,39 @@ def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
         ["--quantization=None", "--tool-call-parser=None"],
         ["--enable-log-outputs", "--enable-log-requests"],
         ["--kv-cache-memory-bytes=20G"],
+        ["--kv-cache-memory-bytes=25.6k", "--cudagraph-capture-sizes=1", "--collect-detailed-traces=None"],
+        ['--compilation-config={"max_cudagraph_capture_size": 1k}', '--profiler-config={"max_iterations": 2}'],
     ],
 )
 def test_what_the_parser_takes(args: list[str]) -> None:
     """No spelling and no value that vLLM takes is refused."""
     assert said(*args) == []
+
+
+@pytest.mark.parametrize(
+    ("arg", "engine", "meant"),
+    [
+        ("--disable-prefix-caching", "vllm-0.27.1-dlc", "--no-enable-prefix-caching"),
+        ("--enable-sliding-window", "vllm-0.27.1-dlc", "--no-disable-sliding-window"),
+        ("--disable-trust-remote-code", "vllm-0.33.0-efa", "--no-trust-remote-code"),
+        ("--no-disable-log-stats", "vllm-0.33.0-efa", None),
+        ("--disable-log-stats=false", "vllm-0.33.0-efa", None),
+        ("--no-enforce-eager=false", "vllm-0.33.0-efa", "--enforce-eager"),
+        ("--trust-remote-code=0", "vllm-0.33.0-efa", "--no-trust-remote-code"),
+        ("--max-num-active-seqs=8", "vllm-0.27.1-dlc", None),
+        ("--max-num-partial-prefills=2", "vllm-0.33.0-efa", None),
+        ("--enable-reasoning", "vllm-0.33.0-efa", None),
+        ("--rope-theta=1", "vllm-0.33.0-efa", None),
+        ("--max-logpobs=3", "vllm-0.33.0-efa", "--max-logprobs=3"),
+        ("--maxlogprobs=3", "vllm-0.33.0-efa", "--max-logprobs=3"),
+        ("--SEED=3", "vllm-0.33.0-efa", "--seed=3"),
+    ],
+)
+def test_what_was_meant(arg: str, engine: str, meant: str | None) -> None:
+    """A suggestion turns the same thing the same way, and is no other flag that happens to look like it."""
+    (found,) = said(arg, engine=engine)
+    suggested = [value for correction in found.corrections for value in correction.values() if value is not None]
+    assert suggested == ([meant] if meant else [])
 
 
 @pytest.mark.parametrize("engine", ["vllm-0.33.0-efa", "vllm-0.27.1-dlc"])

@@ -7,7 +7,11 @@ from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
+from disagg_serving.errors import Finding, Level
+from disagg_serving.preview.diff import Change, Difference, Op
+from disagg_serving.preview.graph import Graph
 from disagg_serving.preview.output.html import render_html
+from disagg_serving.preview.plan import Plan
 from pages import DIFFERENCE, HOSTILE, hostile_plan, plan_of, plans
 
 
@@ -103,3 +107,14 @@ def test_what_may_grow_and_what_waits_is_said() -> None:
     assert "5 x p5.48xlarge in decode-p5-48xlarge" in page
     assert "m-b candidate: gets no requests" in " ".join(page.split())
     assert "gets no requests" not in " ".join(Outline(render_html(plans()["many"])).texts)
+
+
+def test_backticks_are_code() -> None:
+    """What stands between backticks in a finding, an effect or a note is shown as code, without them, and stays a text."""
+    said = "run `pulumi config set --secret <b>` first"
+    change = Change("urn:pulumi:t::p::a:b:C::x", "a:b:C", "x", Op.UPDATE, effect=said)
+    finding = Finding("schema", Level.ERROR, "a", "is wrong", fix=said)
+    plan = Plan("p", "t", Graph(), [finding], difference=Difference("main", "0123456789", [said], [change]))
+    page = render_html([plan])
+    assert page.count("run <code>pulumi config set --secret &lt;b&gt;</code> first") == 4
+    assert "`pulumi" not in page

@@ -106,10 +106,10 @@ def test_fp8_checkpoints_and_e5m2() -> None:
 
 @pytest.mark.parametrize(
     ("method", "expected"),
-    [("mtp", ["error"]), ("deepseek_mtp", ["error"]), ("eagle3", ["error"]), ("nonsense", ["warning"]), ("ngram", []), ("suffix", [])],
+    [("mtp", ["error"]), ("deepseek_mtp", ["error"]), ("eagle3", ["error"]), ("nonsense", ["error"]), ("ngram", []), ("suffix", ["warning"])],
 )
 def test_speculative_methods(method: str, expected: list[str]) -> None:
-    """Without MTP layers nothing drafts by mtp, and without a draft model nothing by eagle; what is not known is a warning."""
+    """Without MTP layers nothing drafts by mtp, and without a draft model nothing by eagle; what asks for one more package is a warning."""
     assert levels(environment(model(speculative={"method": method, "numSpeculativeTokens": 2})), "speculative-method") == expected
 
 

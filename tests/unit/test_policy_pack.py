@@ -78,6 +78,8 @@ KEY = "disagg-serving:apiKey"
         ("secret-keys", GUARDED, StackContext(None, frozenset({KEY})), ""),
         ("disagg-errors", GUARDED, StackContext(None, frozenset(), frozenset({KEY})), "[secret-keys] models[0].gateway.apiKeySecret: apiKey stands"),
         ("disagg-errors", environment(), NO_STACK, ""),
+        ("provider-credentials", environment(), StackContext(None, frozenset(), frozenset({"aws:token"})), "aws:token: stands in the stack file"),
+        ("provider-credentials", environment(), StackContext(None, frozenset({"aws:token"})), ""),
     ],
 )
 def test_the_stack_counts(monkeypatch: pytest.MonkeyPatch, policy: str, spec: Any, said: StackContext, words: str) -> None:

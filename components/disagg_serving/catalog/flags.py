@@ -15,9 +15,9 @@ FOLDER = Path(__file__).parent / "engines/flags"
 class Flag:
     """How a flag takes its value.
 
-    `kind` is switch (no value), optional (with or without one), int, float, json, object (a JSON object), text, word (a text whose spelling
-    vLLM evens out), list (one or more), several (may be given more than once), or value where nothing is known; `choices` where vLLM has a
-    list, and `none` where None is a value too.
+    `kind` is switch (no value), optional (with or without one), int, float, size (a whole number, also as 25.6k or 4G), json, object (a JSON
+    object), text, word (a text whose spelling vLLM evens out), list (one or more), ints (one or more whole numbers), several (may be given
+    more than once), or value where nothing is known; `choices` where vLLM has a list, and `none` where None is a value too.
     """
 
     kind: str

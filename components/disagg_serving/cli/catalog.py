@@ -60,7 +60,11 @@ def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the fi
         emit(f"{rule} (error)\n\n{FORM_CHECKS[rule]}", None)
         return 0
     if rule not in known:
-        raise ToolError(f"no rule {rule} ({did_you_mean(rule, list(known)) or '`disagg rules` lists them'})")
+        every = sorted(FORM_CHECKS.keys() | known.keys())
+        within = [name for name in every if rule.lower() in name]
+        several = rule and len(within) > 1
+        hint = f"there are {', '.join(within)}" if several else did_you_mean(rule, every) or "`disagg rules` lists them"
+        raise ToolError(f"no rule {rule} ({hint})")
     r = known[rule]
     emit(f"{r.id} ({r.level})\n\n{r.summary}\n\nReference: {r.reference}", None)
     return 0

@@ -162,7 +162,8 @@ def _write(files: dict[Path, str]) -> None:
     """Write new files; none is written when one exists."""
     there = [_shown(file) for file in files if file.exists()]
     if there:
-        raise ToolError(f"{', '.join(there)} exist and are left as they are; start in an empty folder, or in a project")
+        said = "exists and is left as it is" if len(there) == 1 else "exist and are left as they are"
+        raise ToolError(f"{', '.join(there)} {said}; start in an empty folder, or in a project")
     for file, text in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as new:

@@ -103,9 +103,11 @@ def _plans(project: Project, file: StackFile | None, base: str | None, *, look_u
     from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
     from ..preview.base import recorded, scrubbed_environment  # noqa: PLC0415
     from ..preview.comparison import with_differences  # noqa: PLC0415
-    from ..preview.revision import find_revision  # noqa: PLC0415
+    from ..preview.requirements import not_as_pinned  # noqa: PLC0415
+    from ..preview.revision import find_revision, located  # noqa: PLC0415
 
-    revision = find_revision(project.root, base)
+    revision = located(find_revision(project.root, base), project.name)
+    revision = replace(revision, notes=(*revision.notes, *not_as_pinned(project.root)))
     with recorded(revision, file.stack if file else None, __version__) as base_plans:
         with scrubbed_environment():
             plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())

@@ -24,7 +24,7 @@ from ..errors import Level, SpecError, Terminated, ToolError, visible
 from ..planning.cost import today
 from ..spec.stack_file import read_project
 from .requirements import RequirementsError, interpreter_of
-from .revision import Revision
+from .revision import PROJECT_FILES, Revision
 
 KEPT_VARIABLES = frozenset(
     [
@@ -145,7 +145,7 @@ def _installed() -> str:
 
 def _stacks(revision: Revision, tree: Path, stack: str | None) -> list[str] | BasePlans:
     """The stacks to record; plans without any where there are none, or where nobody can tell."""
-    file = next((f for f in (tree / revision.project / name for name in ("Pulumi.yaml", "Pulumi.yml")) if f.is_file()), None)
+    file = next((f for f in (tree / revision.project / name for name in PROJECT_FILES) if f.is_file()), None)
     if file is None:
         return BasePlans(notes=(f"{revision.asked} has no Pulumi project here",))
     try:

@@ -35,12 +35,30 @@ def _node_pool(case: Case) -> Iterator[Effect]:
         return
     if case.touches("spec.template"):
         yield from drift(case, [case.after])
+        yield from _other_zone(case)
     if case.touches("spec.limits"):
         before, after = (get(r, "inputs.spec.limits") or {} for r in (case.before, case.after))
         fewer = any(_number(after.get(k)) < _number(v) for k, v in before.items() if k in after)
         yield Effect("new pods stay pending beyond the lower limit" if fewer else "more nodes may be made", Level.WARNING if fewer else Level.INFO)
     if case.touches("spec.disruption"):
         yield Effect("when nodes may be replaced or ended changes")
+
+
+def _other_zone(case: Case) -> Iterator[Effect]:
+    """Nodes of the former zone count against the limit of a pool while pods wait for nodes of the other one."""
+    before, after = (", ".join(_zones(r)) for r in (case.before, case.after))
+    most = (get(case.after, "inputs.spec.limits") or {}).get(labels.GPU)
+    if before and after and before != after and most is not None:
+        yield Effect(
+            f"pods wait for nodes in {after}, while those in {before} count against the limit of {most} GPUs until they are empty: where that leaves "
+            f"no whole node, the rollout stands still, so raise the bound of nodes for it, or run fewer engines meanwhile",
+            Level.WARNING,
+        )
+
+
+def _zones(pool: Mapping[str, Any]) -> list[str]:
+    wanted = get(pool, "inputs.spec.template.spec.requirements") or ()
+    return next((r["values"] for r in wanted if r["key"] == labels.ZONE), [])
 
 
 def _number(value: Any) -> float:

@@ -22,6 +22,9 @@ FOLDER = re.compile(r"(-e|--editable|\.|/|file:|\S+ *@ *file:)(?!.*\.(whl|zip|ta
 """A line of requirements.txt that installs a folder: its code is that of the work tree, only its dependencies count."""
 INCLUDE = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>[^\s=].*)")
 COMMENT = re.compile(r"(^|\s)#.*$")
+PINNED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])? *== *([A-Za-z0-9.!+_-]+)")
+"""A line of requirements.txt that holds everywhere: with markers or hashes it is passed by."""
+SHOWN = 3
 DECLARED = "pyproject.toml: dependencies"
 COMPLETE = "complete"
 KEPT_VARIABLES = frozenset(
@@ -64,7 +67,8 @@ def interpreter_of(revision: Revision, tree: Path, cache: Path) -> tuple[Path, b
     Raises RequirementsError when the packages differ from this revision's and cannot be installed.
     """
     wanted = _requirements(tree, revision.project)
-    if wanted == _requirements(revision.repository, revision.project):
+    # the texts alone, since the folder may have moved
+    if [*wanted.values()] == [*_requirements(revision.repository, revision.moved_to or revision.project).values()]:
         return Path(sys.executable), False
     key = hashlib.sha256(json.dumps([sys.version, wanted]).encode()).hexdigest()[:24]
     folder = cache / "python" / key
@@ -72,6 +76,26 @@ def interpreter_of(revision: Revision, tree: Path, cache: Path) -> tuple[Path, b
     if not (folder / COMPLETE).is_file():
         _install(folder, python, tree, wanted, revision)
     return python, True
+
+
+def not_as_pinned(root: Path) -> tuple[str, ...]:
+    """A note on packages that the project in `root` pins (`name==version`) and that are installed here in other versions, or not at all."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (only a comparison needs it)
+
+    try:
+        lines = [*_lines((root / "requirements.txt").read_text(encoding="utf-8", errors="replace"))]
+    except OSError:
+        return ()
+    found = []
+    for name, wanted in (m.groups() for line in lines if (m := PINNED.fullmatch(line))):
+        try:
+            here = version(name)
+        except PackageNotFoundError:
+            here = "none"
+        if here != wanted:
+            found.append(f"{name} {here} instead of {wanted}")
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return (f"this branch is planned by what is installed here, not by its requirements.txt: {', '.join(found[:SHOWN])}{more}",) if found else ()
 
 
 def _requirements(root: Path, project: Path) -> dict[str, str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from ..errors import ToolError, did_you_mean
+
+PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Revision:
     """A commit of the repository that holds a project.
 
     `asked` is what the user wrote, `commit` the full hash that is recorded: the merge base of that and HEAD, so that only what this branch
-    adds is shown. `project` is the project's folder below `repository`.
+    adds is shown. `project` is the project's folder there, below `repository`, `moved_to` that in the work tree where it is another one.
     """
 
     repository: Path
@@ -28,6 +31,7 @@ class Revision:
     asked: str
     commit: str
     notes: tuple[str, ...] = ()
+    moved_to: Path | None = None
 
     def differs(self, path: Path) -> bool:
         """Whether a folder or file is another one in the working tree, with what is not committed or new."""
@@ -79,6 +83,28 @@ def find_revision(root: Path, asked: str) -> Revision:
         newer = "1 newer commit" if ahead == "1" else f"{ahead} newer commits"
         notes = (f"compared with {merge_base[:10]}, where this branch left {asked}; {asked} has {newer}, not part of this",)
     return Revision(repository, root.resolve().relative_to(repository.resolve()), asked, merge_base, notes)
+
+
+def located(revision: Revision, name: str) -> Revision:
+    """The revision with the folder in which it has the project of this name, and a note, where that lies elsewhere than in the work tree.
+
+    Unchanged where a project lies in the same folder, or where none or several of that name are found.
+    """
+    listed = _git(revision.repository, "ls-tree", "-r", "--name-only", "-z", revision.commit).stdout.split("\0")
+    files = [Path(path) for path in listed if Path(path).name in PROJECT_FILES]
+    if revision.project in {file.parent for file in files}:
+        return revision
+    named = re.compile(rf"^name:[ \t]*([\"']?){re.escape(name)}\1[ \t]*(#.*)?\r?$", re.MULTILINE)
+    found = {f.parent for f in files if named.search(_git(revision.repository, "show", f"{revision.commit}:{f.as_posix()}").stdout)}
+    if len(found) != 1:
+        return revision
+    (former,) = found
+    note = f"project {name} moved: {revision.asked} has it in {_folder(former)}, this branch in {_folder(revision.project)}"
+    return replace(revision, project=former, notes=(*revision.notes, note), moved_to=revision.project)
+
+
+def _folder(path: Path) -> str:
+    return "the root of the repository" if path == Path() else path.as_posix()
 
 
 def _commit(root: Path, revision: str) -> str | None:

@@ -3,6 +3,7 @@
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
+from ..credentials import AWS_KEYS
 from ..planning.evaluation import evaluate
 from ..planning.rules import StackContext
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
@@ -30,7 +31,7 @@ def deploy() -> Environment:
 
 
 def _stack_context() -> StackContext:
-    """What the engine says about the stack outside the environment: the region, and which keys of ours are encrypted; no value of a secret."""
-    keys = frozenset(key for key in CONFIG.get() if key.startswith(f"{NAMESPACE}:") and key != ENVIRONMENT_KEY)
+    """What the engine says about the stack outside the environment: the region, and which keys of ours, or of an account, are encrypted; no value."""
+    keys = frozenset(key for key in CONFIG.get() if (key.startswith(f"{NAMESPACE}:") and key != ENVIRONMENT_KEY) or key in AWS_KEYS)
     secrets = frozenset(key for key in keys if is_config_secret(key))
     return StackContext(pulumi.Config("aws").get("region"), secrets, keys - secrets)

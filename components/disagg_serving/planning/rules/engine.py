@@ -190,7 +190,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 ways = [use(path, f"{LEVEL_FLAG}={arg[2:].lstrip('=')}") if OPTIMIZATION.fullmatch(arg) else []]
                 message = "is a short flag, which is not read here"
                 yield Fault(path, message, arg, "--flag or --flag=value, one an entry", ways=ways, otherwise="write its long form")
-            elif not arg.startswith("--") or any(c.isspace() for c in flag):
+            elif not arg.startswith("--") or not flag.strip("-") or any(c.isspace() for c in flag):
                 yield Fault(path, "is not a flag", arg, "--flag or --flag=value, one an entry", "join flag and value with =")
             elif is_secret(arg):
                 yield Fault(
@@ -272,10 +272,10 @@ def kv_dtype(s: Subject) -> Iterator[Fault]:
 @rule("speculative-method", Level.ERROR, Stage.FORM, "vLLM 0.33: config/speculative.py, SpeculativeMethod")
 def speculative_method(s: Subject) -> Iterator[Fault]:
     """A speculative method is one of vLLM's that drafts without another model, and mtp has layers to draft with."""
-    allowed = ", ".join(sorted(OWN_DRAFTS))
     for served in s.served:
         if served.spec.speculative is None:
             continue
+        allowed = ", ".join(sorted(OWN_DRAFTS if served.facts.mtp_layers else OWN_DRAFTS - {"mtp"}))
         method, path = served.spec.speculative.method, f"{served.path}.speculative.method"
         ways = [use(path, "ngram"), remove(f"{served.path}.speculative")]
         listed = _methods(served) if method not in OWN_DRAFTS else ()
@@ -283,8 +283,8 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
             yield Fault(path, f"is no method of vLLM {served.engine.version}", method, allowed, ways=ways)
         elif MTP.search(method):
             if not served.facts.mtp_layers:
-                message, others = f"has no layers to draft with: {served.spec.model} has none for it", ", ".join(sorted(OWN_DRAFTS - {"mtp"}))
-                yield Fault(path, message, method, others, ways=ways)
+                message = f"has no layers to draft with: {served.spec.model} has none for it"
+                yield Fault(path, message, method, allowed, ways=ways)
         elif method in OTHER_DRAFTS:
             yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, ways=ways)
         elif method not in OWN_DRAFTS:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ... import labels
 from ...corrections import Correction
+from ...credentials import AWS_KEYS
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...spec.network import region_of
@@ -287,6 +288,15 @@ def secret_keys(s: Subject) -> Iterator[Fault]:
             allowed = ", ".join(known) or "none is set"
             fix = f"run `pulumi config set --secret disagg-serving:{key}`"
             yield Fault(path, "is not a secret of this stack", key, allowed, fix, Level.WARNING)
+
+
+@rule("provider-credentials", Level.ERROR, Stage.FORM, "Pulumi: configuration of the AWS provider", firm=True)
+def provider_credentials(s: Subject) -> Iterator[Fault]:
+    """Keys of an AWS account do not stand in the stack file in plain text, where everybody who reads the repository has them."""
+    for key in AWS_KEYS:
+        if key in s.stack.plain:
+            fix = f"revoke it, then run `pulumi config set --secret {key}`, or take it out and let the environment or a profile give it"
+            yield Fault(key, "stands in the stack file in plain text", None, "an encrypted value, or none", fix)
 
 
 @rule("accepted", Level.ERROR, Stage.FORM, "disagg-serving: an exception is one of a known rule, with a reason", firm=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import Level, closest
@@ -15,11 +17,16 @@ if TYPE_CHECKING:
 
 PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
 """Flags whose values a plugin of one's own may add to."""
-NUMBERS = {"int": (int, "a whole number"), "float": (float, "a number")}
+NUMBERS = {"int": "a whole number", "ints": "a whole number", "float": "a number", "size": "a whole number, or one as 25.6k or 4G"}
+SIZE = re.compile(r"\s*(\d+[KMGT]|\d+(\.\d+)?[kmgt])\s*", re.ASCII)
+"""With a power of 1024 or of 1000 behind it (vLLM: human_readable_int)."""
+SIZES_AND_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"|\b\d+(?:\.\d+)?[kKmMgGtT]\b', re.ASCII)
 WITHOUT_VALUE = {"switch", "optional"}
 BESIDE = {"--enable-auto-tool-choice": "--tool-call-parser", "--enable-log-outputs": "--enable-log-requests"}
 """Flags with others that they need (vLLM: validate_parsed_serve_args)."""
 OFF = frozenset({"0", "false", "no", "off"})
+ALIKE = 0.7
+"""Letters that a misspelt word of a flag has in common with the right one, as difflib counts them."""
 SHOWN = 5
 """Flags that are listed where one is cut short."""
 
@@ -71,7 +78,7 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
             yield from _faults(path, one, parser)
             other = BESIDE.get(one.flag)
             if other in known and other not in names | {flag.split("=", 1)[0] for flag in served.facts.serve_flags}:
-                yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", f"add {other}", ways=[remove(path)])
+                yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", ways=[remove(path)])
             if one.flag in known and known[one.flag].kind != "several":
                 yield from _repeated(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
         for arg in own:
@@ -89,14 +96,18 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
     arg, about, engine = one.text, parser.flags.get(one.flag), f"vLLM {parser.version}"
     if about is None:
         longer = sorted(name for name in parser.flags if name.startswith(one.flag))
-        right = longer[0] if len(longer) == 1 else closest(one.flag, longer or list(parser.flags))
+        elsewhere = _elsewhere(one.flag)
+        right = longer[0] if len(longer) == 1 else _meant(one.flag, longer or list(parser.flags), misspelt=not elsewhere)
         message = "is a flag cut short, which another version may read as another one" if longer else f"is not a flag of {engine}"
         allowed = ", ".join(longer) if 0 < len(longer) <= SHOWN else "its flags, spelt in full"
+        if elsewhere and not longer:
+            allowed = f"its flags; vLLM {', '.join(elsewhere)} has this one"
         ways = [use(path, right + arg[len(one.flag) :]) if right else []]
         yield Fault(path, message, arg, allowed, ways=ways, otherwise="see `vllm serve --help=all`")
     elif about.kind == "switch" and one.equals:
-        yield Fault(path, f"takes no value in {engine}", arg, one.flag, ways=[use(path, _switched(one, parser.flags))])
-    elif one.keys and (about.kind in {"int", "float", "switch"} or about.choices):
+        right = _switched(one, parser.flags)
+        yield Fault(path, f"takes no value in {engine}", arg, one.flag, ways=[use(path, right) if right else remove(path)])
+    elif one.keys and (about.kind in {*NUMBERS, "switch"} or about.choices):
         yield Fault(path, f"takes no keys in {engine}: its value is not JSON", arg, f"{one.flag}=...", ways=[remove(path)])
     elif not one.equals and (one.keys or about.kind not in WITHOUT_VALUE):
         yield Fault(path, "has no value, for which vLLM takes the next flag or stops", arg, f"{arg}=...", "join flag and value with =")
@@ -106,8 +117,8 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
 
 def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Iterator[Fault]:
     arg, value = one.text, one.value.lower().replace("-", "_") if about.kind == "word" else one.value
-    if about.kind in NUMBERS and not _is(NUMBERS[about.kind][0], value):
-        yield Fault(path, f"is not {NUMBERS[about.kind][1]}", arg, f"{one.flag}= and {NUMBERS[about.kind][1]}", otherwise="correct the value")
+    if about.kind in NUMBERS and not _is_number(about.kind, value):
+        yield Fault(path, f"is not {NUMBERS[about.kind]}", arg, f"{one.flag}= and {NUMBERS[about.kind]}", otherwise="correct the value")
     elif about.kind in {"json", "object"} and not _is_json(value, whole=about.kind == "object"):
         what = "JSON" if about.kind == "json" else "a JSON object"
         yield Fault(path, f"is not {what}", arg, f"{one.flag}= and {what}, or {one.flag}.key=value", otherwise="correct the value")
@@ -127,23 +138,62 @@ def _repeated(path: str, one: _Given, later: Sequence[_Given], ours: Sequence[_G
         yield Fault(path, message, one.text, "all in one of the two ways", "put the keys into the JSON")
 
 
-def _switched(one: _Given, known: Mapping[str, Flag]) -> str:
-    """What a switch with a value is meant to be."""
-    negated = [one.flag.replace("--enable-", "--disable-", 1), one.flag.replace("--", "--no-", 1)]
-    off = [name for name in negated if name != one.flag and name in known] if one.value.lower() in OFF else []
-    return off[-1] if off else one.flag
+def _switched(one: _Given, known: Collection[str]) -> str:
+    """What a switch with a value is meant to be; an empty text where the parser has no such switch."""
+    about, on = _turned(one.flag)
+    return _switch(about, not on, known) if one.value.lower() in OFF else one.flag
+
+
+def _turned(flag: str) -> tuple[str, bool]:
+    """What a flag is about, and whether it turns that on."""
+    name, on = flag.removeprefix("--"), True
+    for negation in ("no-", "disable-"):
+        on ^= name.startswith(negation)
+        name = name.removeprefix(negation)
+    return name.removeprefix("enable-"), on
+
+
+def _switch(about: str, on: bool, known: Collection[str]) -> str:  # noqa: FBT001 (a pair of _turned)
+    """The parser's own spelling of a switch that is turned on or off; an empty text where it has none."""
+    forms = ("", "enable-", "no-disable-") if on else ("no-", "no-enable-", "disable-")
+    return next((f"--{form}{about}" for form in forms if f"--{form}{about}" in known), "")
+
+
+def _meant(flag: str, known: Sequence[str], *, misspelt: bool) -> str:
+    """The flag that is meant, never one that says the opposite; an empty text where none is, word by word, near enough."""
+    name = flag.lower()
+    about, on = _turned(name)
+    alike = [one for one in known if misspelt and _turned(one)[1] == on and _alike(one, name)]
+    return _switch(about, on, known) or closest(name, alike)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two flags differ in letters or hyphens only, not in what they are about."""
+    pairs = [*zip_longest(one.split("-"), other.split("-"), fillvalue="")]
+    return one.replace("-", "") == other.replace("-", "") or all(a == b or closest(a, [b], ALIKE) for a, b in pairs)
+
+
+def _elsewhere(flag: str) -> list[str]:
+    """The vLLM versions that have a flag."""
+    from ...catalog.flags import flags_of, versions  # noqa: PLC0415 (most models have no extra flags)
+
+    return [version for version in versions() if flag in (flags_of(version) or {})]
 
 
 def _is_json(text: str, *, whole: bool) -> bool:
     try:
-        return isinstance(json.loads(text), dict) or not whole
+        # in an object, and only there, vLLM takes sizes too
+        read = json.loads(SIZES_AND_TEXTS.sub(lambda found: "0" if SIZE.fullmatch(found[0]) else found[0], text) if whole else text)
     except (ValueError, RecursionError):
         return False
+    return isinstance(read, dict) or not whole
 
 
-def _is(convert: object, text: str) -> bool:
+def _is_number(kind: str, text: str) -> bool:
+    if kind == "size" and SIZE.fullmatch(text):
+        return True
     try:
-        convert(text)  # type: ignore[operator]
+        (float if kind == "float" else int)(text)
     except ValueError:
         return False
     return True

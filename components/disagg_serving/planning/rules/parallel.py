@@ -70,13 +70,13 @@ def fp8_blocks(s: Subject) -> Iterator[Fault]:
 @rule(
     "tensor-parallel-nodes",
     Level.WARNING,
-    Stage.FORM,
+    Stage.LAYOUT,
     "vLLM: parallelism and scaling: tensor parallelism inside a node; AWS: all-reduces of up to 1 MB over EFA are bound by latency",
 )
 def tensor_parallel_nodes(s: Subject) -> Iterator[Fault]:
     """Tensor parallelism stays inside a node: over several, every layer waits for the network twice."""
-    for served, name, role, path in s.roles():
-        gpus, tp = served.instances[name].gpu.count, role.tensor_parallel
+    for group in s.layout.groups if s.layout else ():
+        served, name, role, gpus, tp = group.served, group.role, group.spec, group.instance.gpu.count, group.spec.tensor_parallel
         if tp > gpus and tp % gpus == 0:
             times = tp // gpus
             ranks = {"tensorParallel": gpus, "dataParallel": role.data_parallel * times, "expertParallel": True}
@@ -88,7 +88,7 @@ def tensor_parallel_nodes(s: Subject) -> Iterator[Fault]:
                 in_sides(served, name, engines) if role.autoscaling is None else [],
             ]
             message = f"cuts each layer over {times} nodes, so that every token waits for the network twice a layer"
-            yield Fault(f"{path}.tensorParallel", message, tp, f"at most {gpus}", "measure it", ways=ways)
+            yield Fault(f"{group.path}.tensorParallel", message, tp, f"at most {gpus}", "measure it", ways=ways)
 
 
 @rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")

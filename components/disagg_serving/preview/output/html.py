@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from .words import short_type, values_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 STACK_TYPE = "pulumi:pulumi:Stack"
@@ -51,6 +53,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
+    environment.filters["with_code"] = _with_code
     environment.globals.update(usd=usd, counted=counted, figure=figure, step=step, op_words=OP_WORDS, width=WIDTH, signs=SIGNS)
     return environment
 
@@ -60,6 +63,14 @@ def _shown(value: Any) -> Any:
     if type(value) is str and not value.isprintable():
         return "\n".join(visible(line.replace("\t", "    ")) for line in value.split("\n"))
     return value
+
+
+def _with_code(text: str) -> Markup:
+    """A sentence of ours, in which backticks mark code; whatever stands between them stays a text."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 (comes with jinja2)
+
+    parts = re.split(r"`([^`]+)`", _shown(text))
+    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 def _hash(text: str) -> str:
