@@ -132,7 +132,7 @@ live: $(VENV)/.live browser  ## Build the real engine and control plane from Go 
 	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
 
 .PHONY: engine
-engine: $(VENV)/.dev  ## Ask the real vLLM: parser, configuration, rules, and two servers on a CPU (2.4 GB of packages once)
+engine: $(VENV)/.dev  ## Ask the real vLLM: parser, configuration, rules, and two servers on a CPU (about 3 GB of packages once)
 	@$(BIN)/python -m engine.build && $(BIN)/pytest tests/engine -rs --durations=10
 
 .PHONY: agreement

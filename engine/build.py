@@ -87,7 +87,8 @@ class Engine:
         if self.is_built:
             return
         start = time.monotonic()
-        print(f"vLLM {self.version} ({'serving' if self.serves else 'parser'}): installing, about 2.4 GB once ...", flush=True)
+        what, size = ("serving", 2.9) if self.serves else ("parser", 2.4)
+        print(f"vLLM {self.version} ({what}): installing, about {size} GB once ...", flush=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(self.folder)])
         self._install("--no-deps", f"torch=={SETTINGS['torch']}", *SETTINGS["libraries"])
