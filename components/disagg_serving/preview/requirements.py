@@ -24,6 +24,8 @@ INCLUDE = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>[^\s=].
 COMMENT = re.compile(r"(^|\s)#.*$")
 PINNED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])? *== *([A-Za-z0-9.!+_-]+)")
 """A line of requirements.txt that holds everywhere: with markers or hashes it is passed by."""
+HINT = "hint:"
+"""With what uv begins the lines after the reason."""
 SHOWN = 3
 DECLARED = "pyproject.toml: dependencies"
 COMPLETE = "complete"
@@ -186,7 +188,8 @@ def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], 
         )
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
-            reason = next((line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "no reason given").strip()
+            said = [line.strip() for line in done.stderr.splitlines() if line.strip() and not line.startswith(HINT)]
+            reason = said[-1].removeprefix("cause: ") if said else "no reason given"
             fix = "run it once where the package index is reached, or compare with a revision of the same requirements"
             raise RequirementsError(f"the requirements of {revision.commit[:10]} differ from those here and cannot be installed: {reason}; {fix}")
     (folder / COMPLETE).touch()
