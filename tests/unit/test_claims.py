@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import tomllib
 from typing import Any
 
@@ -58,6 +59,7 @@ OF_CHART = ROUTER.images.proxy.tag.rpartition("v")[2]
 SCHEMAS = str(ast.literal_eval(set_to("tests/unit/test_kubernetes_schema.py", "VERSION")))
 PARSED = " and ".join(e.version for e in PARSERS)
 (NIXL,) = (package.partition("==")[2] for package in SETTINGS["serving"]["nixl"] if package.startswith("nixl=="))
+SPELLINGS = len(set(importlib.import_module("tests.engine.test_flags").spellings(PARSERS[0].version)))
 DRAWN = number("tests/engine/test_command_lines.py", "DRAWN")
 GENERATED = f"{number('tests/unit/test_properties.py', 'GENERATED'):,} generated specs"
 LOGS = [line for line in compare(read_cases(), case_catalog()) if line.counted and line.kv_error is not None]
@@ -106,7 +108,11 @@ CLAIMS = {
         f"the operator's Go types, v{OPERATOR} |",
         f"| its promtool, {PROMETHEUS}:",
     ],
-    "docs/engine.md": [f"of {DRAWN} drawn environments that can be laid out", f"examples and {DRAWN} drawn environments, asked for the first time"],
+    "docs/engine.md": [
+        f"of {DRAWN} drawn environments that can be laid out",
+        f"examples and {DRAWN} drawn environments, asked for the first time",
+        f"{SPELLINGS:,} for {PARSERS[0].version}:",
+    ],
     "docs/engine-serving.md": [f"vLLM {SERVING.version} built for CPUs and NIXL {NIXL}"],
     "docs/forecast.md": [
         f"{ERROR} over the {WORDS[len(LOGS)]} rows",
