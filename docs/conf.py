@@ -34,6 +34,7 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"  # without one, browsers ask for /favicon.ico
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
@@ -56,5 +57,6 @@ def _without_empty_patterns(_: Sphinx, page: str, source: list[str]) -> None:
 def _front_door(app: Sphinx, problem: Exception | None) -> None:
     """A first page where one is looked for: pages keep their places in the repository."""
     if problem is None:
-        door = f'<!doctype html><meta charset="utf-8"><title>{project}</title><meta http-equiv="refresh" content="0; url={root_doc}.html">'
+        door = f'<!doctype html><meta charset="utf-8"><title>{project}</title><link rel="icon" href="{html_favicon}">'
+        door += f'<meta http-equiv="refresh" content="0; url={root_doc}.html">'
         Path(app.outdir, "index.html").write_text(f'{door}<a href="{root_doc}.html">{project}</a>\n', encoding="utf-8")

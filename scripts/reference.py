@@ -254,12 +254,11 @@ def catalogue_page() -> str:
 
 
 def _instances(entries: Iterable[Instance]) -> list[str]:
-    head = ("type", "GPUs", "GPU memory GiB", "EFA", "GPUDirect RDMA", "vCPU", "memory GiB for pods", "NVMe GiB", "USD/h", "of", "checked")
+    head = ("type", "GPUs", "GPU memory GiB", "EFA", "GPUDirect RDMA", "vCPU", "memory GiB for pods", "NVMe GiB", "USD/h", "price of", "checked")
     rows = []
     for i in entries:
         price = (i.on_demand.usd_per_hour, i.on_demand.as_of) if i.on_demand else ("not listed", "")
         efa = f"{i.efa.count} x {i.efa.gbps_each} Gbit/s"
-        memory = f"{i.allocatable.memory_mib // 1024:,}"
         gpus = f"{i.gpu.count} x {i.gpu.product}"
         rows.append(
             (
@@ -269,7 +268,7 @@ def _instances(entries: Iterable[Instance]) -> list[str]:
                 efa,
                 _yes(i.gpu_direct_rdma),
                 i.vcpu,
-                memory,
+                f"{i.allocatable.memory_gib:,}",
                 f"{i.allocatable.nvme_gib:,}",
                 *price,
                 i.checked,

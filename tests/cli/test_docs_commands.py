@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from command_line import Run
 from disagg_serving.cli.main import COMMANDS, build_app
-from documents import Command, commands, documents, tokens
+from documents import Command, blocks, commands, documents, tokens
 from factories import ROOT
 from repositories import Repository
 from typer import TyperException
@@ -75,6 +75,29 @@ def test_commands_run(file: Path, disagg: Run, tmp_path: Path, monkeypatch: pyte
         folder = copy / file.parent.relative_to(ROOT) if "from this folder" in file.read_text(encoding="utf-8") else copy
         assert disagg(*shlex.split(plain(command.text))[1:], cwd=folder) == 0, (command.text, disagg.out[-2000:] + disagg.err)
         assert disagg.out.strip(), command.text
+
+
+def shown(page: str, word: str) -> str:
+    """The block of a page that shows what the program prints, found by a word."""
+    (block,) = (b for b in blocks("text") if b.file == ROOT / page and word in b.text)
+    return block.text
+
+
+def test_readme_shows_what_is_printed(disagg: Run) -> None:
+    """Placement and memory in README are those that `make preview` prints, to the letter."""
+    assert disagg("plan", "prod") == 0
+    assert shown("README.md", "Placement\n") in disagg.out
+
+
+def test_quick_start_shows_what_is_answered(disagg: Run, tmp_path: Path) -> None:
+    """The error that the quick start shows is the one that its change of a number gives."""
+    copy = copy_of_repository(tmp_path / "copy")
+    stack = copy / "stacks/Pulumi.prod.yaml"
+    text = stack.read_text(encoding="utf-8")
+    before, decode = text.split("decode:")
+    stack.write_text(before + "decode:" + re.sub(r"tensorParallel: \d+", "tensorParallel: 3", decode, count=1), encoding="utf-8")
+    assert disagg("check", "prod", cwd=copy) == 2
+    assert " ".join(shown("docs/quick-start.md", "[heads]").split()) in " ".join((disagg.out + disagg.err).split())
 
 
 def copy_of_repository(folder: Path) -> Path:

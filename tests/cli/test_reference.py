@@ -27,6 +27,19 @@ def test_catalog_lists_every_entry(disagg: Run, kind: str) -> None:
     assert all(e["source"] and re.fullmatch(r"\d{4}-\d\d-\d\d", e["checked"]) for e in data)
 
 
+def test_catalog_and_reference_page_say_the_same(disagg: Run) -> None:
+    """A column that the command and docs/reference/catalogue.md call by one name holds the same figures in both."""
+    assert disagg("catalog", "instances") == 0
+    head, *lines = disagg.out.splitlines()
+    said = {found[0].strip(): [line[slice(*found.span())].strip() for line in lines] for found in re.finditer(r"\S+(?: \S+)* *", head.ljust(200))}
+    page = (ROOT / "docs/reference/catalogue.md").read_text(encoding="utf-8").split("\n## Instance types\n")[1].split("\n## ")[0]
+    written = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in page.split("\n") if line.startswith("|")]
+    columns = {name: [row[n].replace(",", "") for row in written[2:]] for n, name in enumerate(written[0])}
+    shared = (said.keys() & columns.keys()) - {"GPUs", "EFA", "USD/h"}
+    assert {"GPU memory GiB", "GPUDirect RDMA", "vCPU", "memory GiB for pods", "NVMe GiB", "price of"} < shared
+    assert {name: said[name] for name in shared} == {name: columns[name] for name in shared}
+
+
 def test_catalog_shows_entries_of_a_folder(disagg: Run, tmp_path: Path) -> None:
     """Entries of a user's own folder are listed with the others; a faulty one is named by its file."""
     entry = (PACKAGE_DIR / "models/qwen3-32b.yaml").read_text(encoding="utf-8")

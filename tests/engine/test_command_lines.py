@@ -72,6 +72,11 @@ def test_no_command_line_is_refused(engine: Engine, lines: list[CommandLine], tm
     assert len(of_cpu) < len(lines) / 10
 
 
+def test_page_says_how_many(lines: list[CommandLine]) -> None:
+    """docs/engine.md gives the number of command lines that were asked about."""
+    assert f"{len(lines)} different ones, each by both versions" in (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("engine", PARSERS, ids=lambda e: e.version)
 def test_catalogue_has_the_engine_s_flags(engine: Engine) -> None:
     """The flags that `disagg check` knows are those that the parser lists."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,8 +33,18 @@ def test_linter_finds_nothing(repository: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_linter_reads_them(repository: Path) -> None:
-    """An input that the action does not have is found, so the check above looks at the files."""
-    plan = repository / ".github/workflows/plan.yml"
-    plan.write_text(plan.read_text().replace("          base: ", "          bse: "))
-    assert 'input "base" is not defined' in lint(repository).stdout or "missing input" in lint(repository).stdout
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "words"),
+    [
+        ("plan", "          base: ", "          bse: ", 'input "base" is not defined|missing input'),
+        ("release", "needs: [build, test]", "needs: [build, tset]", 'needs job "tset" which does not exist'),
+        ("ci", "cancel-in-progress: ${{ github.event_name", "cancel-in-progress: ${{ github.evnt_name", 'property "evnt_name" is not defined'),
+    ],
+)
+def test_linter_reads_them(repository: Path, name: str, right: str, wrong: str, words: str) -> None:
+    """A mistake in a workflow for users or in one of the project's own is found, so the check above looks at the files."""
+    file = repository / f".github/workflows/{name}.yml"
+    text = file.read_text()
+    assert right in text
+    file.write_text(text.replace(right, wrong))
+    assert re.search(words, lint(repository).stdout)

@@ -41,6 +41,15 @@ def test_links_lead_somewhere(file: Path) -> None:
     assert broken == []
 
 
+def test_the_index_leads_to_every_page() -> None:
+    """GitHub shows no navigation: each page is linked from docs/index.md, those of examples and releases from the pages about them."""
+    pages = [ROOT / "docs" / name for name in ("index.md", "library.md", "upgrade/README.md")]
+    assert {*pages[1:]} <= {(ROOT / "docs" / link).resolve() for link in links(pages[0])}
+    led = {(page.parent / link).resolve() for page in pages for link in links(page)}
+    assert sorted(name_of(d) for d in {*documents()} - led - {ROOT / "README.md", pages[0]}) == []
+    assert pages[0] in {(ROOT / link).resolve() for link in links(ROOT / "README.md")}
+
+
 def test_links_are_found() -> None:
     """The test above looks at links, pictures and anchors; else it would find nothing broken anywhere."""
     assert {"pictures/request-path.svg", "../README.md#destroy", "rules.md"} <= set(links(ROOT / "docs/concepts.md")) | set(

@@ -24,6 +24,7 @@ class Page(HTMLParser):
         self.leads: list[str] = []
         self.ids: set[str] = set()
         self.images: list[str] = []
+        self.icons: list[str] = []
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -34,6 +35,8 @@ class Page(HTMLParser):
             self.leads.append(given["href"])
         if tag == "img":
             self.images.append(given.get("alt", ""))
+        if tag == "link" and given.get("rel") == "icon":
+            self.icons.append(given["href"])
         if tag in LOADS and LOADS[tag] in given and given.get("rel", "") not in NOT_LOADED:
             self.loads.append(given[LOADS[tag]])
 
@@ -65,6 +68,13 @@ def test_nothing_is_fetched_from_elsewhere(pages: dict[Path, Page], site: Path) 
     styles = [css.read_text(encoding="utf-8") for css in site.rglob("*.css")]
     assert len(styles) > 3
     assert [css for css in styles if "@import url(http" in css.replace('"', "").replace("'", "") or "url(http" in css.replace('"', "")] == []
+
+
+def test_every_page_names_its_icon(pages: dict[Path, Page], site: Path) -> None:
+    """A browser asks for no /favicon.ico, which is not there: each page, also the first one, names the icon that it carries."""
+    assert site / "index.html" in pages
+    icons = {file: [(file.parent / icon).resolve() for icon in page.icons] for file, page in pages.items()}
+    assert {file: found for file, found in icons.items() if found != [site / "_static/favicon.svg"]} == {}
 
 
 def test_links_of_the_site_lead_somewhere(pages: dict[Path, Page], site: Path) -> None:

@@ -28,6 +28,8 @@ ELEMENTS = {
     "span",
 }
 """What the report writes by itself."""
+MODELS = 200
+"""Of the largest plan."""
 
 
 def html_of(markdown: str) -> str:
@@ -76,12 +78,12 @@ def test_a_hostile_plan_has_the_shape_of_a_plan() -> None:
 
 
 def big_environment() -> dict[str, Any]:
-    """200 models in prefill and decode."""
-    return environment(*(model(name=f"model-with-a-rather-long-name-{i}") for i in range(200)))
+    """So many models in prefill and decode."""
+    return environment(*(model(name=f"model-with-a-rather-long-name-{i}") for i in range(MODELS)))
 
 
 def test_any_plan_fits_a_comment() -> None:
-    """200 models with thousands of resources, changes and findings stay below GitHub's limit, worst things first, and what was cut is counted."""
+    """Many models with thousands of resources, changes and findings stay below GitHub's limit, worst things first, and what was cut is counted."""
     long = "word " * 300
     findings = [Finding("rule", level, f"models[{i}].decode", long, i) for level in Level for i in range(400)]
     resources = {f"u{i}": Resource(f"u{i}", "aws:ec2/vpc:Vpc", f"name-{i}", None, None, False, True, {}, (), {}) for i in range(5000)}

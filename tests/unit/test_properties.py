@@ -22,6 +22,7 @@ from hypothesis import given, settings
 DNS_LIMIT = 63
 IAM_ROLE_LIMIT = 64
 CATALOG = Catalog()
+GENERATED = 2000
 environments = Generator(8).environment() | Generator(80).environment()
 
 
@@ -174,7 +175,7 @@ def test_no_environment_breaks_the_checks() -> None:
     seen: Counter[bool] = Counter()
     modes: Counter[str] = Counter()
 
-    @settings(max_examples=2000)
+    @settings(max_examples=GENERATED)
     @given(environments)
     def holds(data: dict[str, Any]) -> None:
         before = json.dumps(data)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,51 @@ def test_auditor_finds_nothing() -> None:
     assert "No findings to report" in done.stdout
 
 
+def workflows() -> list[Path]:
+    """Every workflow and action, the project's own and those for users."""
+    return sorted([*OWN.glob("*.yml"), *WORKFLOWS.glob("*.yml"), ACTION])
+
+
+def steps_of(file: Path) -> list[dict[str, Any]]:
+    """The steps of all jobs of a workflow, or those of an action."""
+    data = load(file)
+    return [step for part in (data["jobs"].values() if "jobs" in data else [data["runs"]]) for step in part["steps"]]
+
+
+def test_every_action_is_pinned_once() -> None:
+    """Whoever moves a tag of an action changes nothing here: each is a whole commit with the release behind it, the same wherever it is used."""
+    pins = defaultdict(set)
+    for file in workflows():
+        lines = re.findall(r"^.*\buses:.*$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(lines) == sum("uses" in step for step in steps_of(file))
+        for line in (line for line in lines if "uses: ./" not in line):
+            found = re.fullmatch(r"\s+(?:- )?uses: ([\w-]+/[\w-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)", line)
+            assert found, f"{file.name}: {line}"
+            pins[found[1]].add(found.groups()[1:])
+    assert {"actions/checkout", "pypa/gh-action-pypi-publish", "pulumi/actions"} <= pins.keys()
+    assert {name: found for name, found in pins.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("file", [*workflows(), ROOT / ".ci/run", ROOT / "scripts/lock.sh", ROOT / "policy/disagg-policy"], ids=lambda f: f.name)
+def test_shell_is_sound(file: Path) -> None:
+    """ShellCheck has nothing to say about a script, or the shell steps of a workflow as GitHub starts them."""
+    yml = file.suffix == ".yml"
+    for script in [step["run"] for step in steps_of(file) if "run" in step] if yml else [file.read_text(encoding="utf-8")]:
+        assert "${{" not in script
+        assert shellcheck(script, *(["--shell=bash"] if yml else [])) == ""
+
+
+def test_shell_that_is_not_sound_is_found() -> None:
+    """The program above reads what it is given."""
+    assert "SC2086" in shellcheck("rm $1", "--shell=bash")
+
+
+def shellcheck(script: str, *options: str) -> str:
+    """What ShellCheck says, without two matters of taste: backquotes that are meant as such, and several lines appended to a file."""
+    command = [str(Path(sys.executable).parent / "shellcheck"), "--norc", "--exclude=SC2016,SC2129", *options, "-"]
+    return str(subprocess.run(command, input=script, capture_output=True, text=True, check=False).stdout)
+
+
 def test_only_publishing_may_do_anything() -> None:
     """What runs tests or a pull request's code reads the repository and no more; a release has no secret, and an environment that approves it."""
     assert load(OWN / "ci.yml")["permissions"] == {"contents": "read"}
@@ -72,6 +119,49 @@ def test_one_wheel_on_every_python() -> None:
     assert [run for run in built if "--wheel" not in run] == [".venv/bin/python scripts/check_package.py --python 3.11 --dist dist"]
     assert sorted(["3.11", *jobs["test"]["strategy"]["matrix"]["python"]]) == sorted(wanted())
     assert jobs["publish"]["needs"] == ["build", "test"]
+
+
+def release_step(name: str, folder: Path, tag: str, **given: str) -> subprocess.CompletedProcess[str]:
+    """A shell step of the release, by its name, run in a folder as GitHub runs it."""
+    (script,) = (step["run"] for step in steps_of(OWN / "release.yml") if step.get("name") == name)
+    env = {"PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin", "GITHUB_REF_NAME": tag, "GITHUB_OUTPUT": str(folder / "output"), **given}
+    command = ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_a_release_is_what_its_tag_says(tmp_path: Path) -> None:
+    """A tag is released where its version was kept and described, and where the wheel that was built is of that version."""
+    version = "1.2.0"
+    for name, made in (
+        ("Is it kept, and described", [f"tests/upgrade/released/{version}/plan.json", f"docs/upgrade/{version}.md"]),
+        ("Is it the tag's version", [f"dist/disagg_serving-{version}-py3-none-any.whl"]),
+    ):
+        for file in made:
+            assert release_step(name, tmp_path, f"v{version}").returncode == 1
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).touch()
+        assert release_step(name, tmp_path, f"v{version}").returncode == 0
+        assert release_step(name, tmp_path, "v1.2.1").returncode == 1
+    assert release_step("Is it kept, and described", ROOT, "v0.1.0").returncode == 0
+
+
+def test_a_release_is_announced_with_all_that_was_built(tmp_path: Path) -> None:
+    """The SBOM is found by its ending; the release is of the pushed tag, leads to the page of its version, and has every file."""
+    for name in ("sbom/disagg_serving-1.2.0.cdx.json", "release/a.whl", "release/a.tar.gz", "release/a.cdx.json", "bin/gh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert release_step("Name the SBOM", tmp_path, "v1.2.0").returncode == 0
+    assert (tmp_path / "output").read_text() == "path=sbom/disagg_serving-1.2.0.cdx.json\n"
+    gh = tmp_path / "bin/gh"
+    gh.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+    gh.chmod(0o755)
+    done = release_step("Make the release", tmp_path, "v1.2.0", REPOSITORY="o/r")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[:3] == ["release", "create", "v1.2.0"]
+    assert "--verify-tag" in said
+    assert said[said.index("--notes") + 1] == "https://github.com/o/r/blob/v1.2.0/docs/upgrade/1.2.0.md"
+    assert said[-3:] == ["release/a.cdx.json", "release/a.tar.gz", "release/a.whl"]
 
 
 def test_pull_requests_get_nothing() -> None:

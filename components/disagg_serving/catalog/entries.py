@@ -47,6 +47,11 @@ class Allocatable(Spec):
     nvme_gib: Whole = Field(..., alias="nvmeGiB", description="Local NVMe in GiB.")
     max_pods: Whole | None = Field(None, description="Pods.")
 
+    @property
+    def memory_gib(self) -> int:
+        """Whole GiB of memory."""
+        return self.memory_mib // 1024
+
 
 class Efa(Spec):
     """Elastic Fabric Adapters and the network cards that carry them."""

@@ -74,9 +74,10 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
     if kind is Kind.METRICS:
         return _metric_rows(known)
     if kind is Kind.INSTANCES:
-        rows: list[list[Any]] = [["id", "GPUs", "GiB/GPU", "EFA", "GPUDirect", "vCPU", "memory GiB", "NVMe GiB", "USD/h", "price of", "checked"]]
+        head = ("id", "GPUs", "GPU memory GiB", "EFA", "GPUDirect RDMA", "vCPU", "memory GiB for pods", "NVMe GiB", "USD/h", "price of", "checked")
+        rows: list[list[Any]] = [[*head]]
         for i in (known.instances[x] for x in known.instances):
-            price, a = i.on_demand, i.allocatable
+            price = i.on_demand
             rows.append(
                 [
                     i.id,
@@ -84,9 +85,9 @@ def _rows(kind: Kind, known: Catalog) -> list[list[str]]:
                     i.gpu.memory_gib_torch,
                     f"{i.efa.count} x {i.efa.gbps_each}G",
                     "yes" if i.gpu_direct_rdma else "no",
-                    f"{a.cpu_millis / 1000:g}",
-                    a.memory_mib // 1024,
-                    a.nvme_gib,
+                    i.vcpu,
+                    i.allocatable.memory_gib,
+                    i.allocatable.nvme_gib,
                     price.usd_per_hour if price else "none listed",
                     price.as_of if price else "",
                     i.checked,
