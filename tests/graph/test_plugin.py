@@ -22,6 +22,12 @@ MODEL: dict[str, Any] = {
     "decode": {"instanceType": "p5.48xlarge", "replicas": 4.0, "tensorParallel": 2.0},
 }
 """A model as the engine hands it over: camelCase keys, and every number a float."""
+IDENTITY: dict[str, Any] = {
+    "role": "r",
+    "subnetTerms": [{"tags": {"disagg-serving/gpu-nodes-of": "own"}}],
+    "securityGroupTerms": [{"id": "sg-1"}],
+}
+"""What a Cluster of the plugin gives to NodePools."""
 
 
 @cache
@@ -75,6 +81,7 @@ def test_names_of_types_are_those_of_the_spec() -> None:
     ("component", "args"),
     [
         ("NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeRole": "r", "subnetIds": ["subnet-1"], "securityGroupIds": ["sg-1"]}),
+        ("NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeIdentity": IDENTITY}),
         ("ModelServing", {"model": MODEL, "zone": "us-east-1a"}),
         ("Environment", {"models": [MODEL], "network": {"zones": ["us-east-1a", "us-east-1b"]}}),
     ],

@@ -122,7 +122,7 @@ def checked_model(given: Mapping[str, Any]) -> Layout:
         project_folder(),
         catalog_dirs=given.get("catalog_dirs", ()),
         auto_mode=given.get("auto_mode", True),
-        by_name=True,
+        service_cidr=given.get("service_cidr"),
         rest={key: given[key] for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
     )
     return checked(evaluation)

@@ -60,7 +60,6 @@ class Observability(pulumi.ComponentResource):
             settings=given.get("node_pools"),
             catalog_dirs=given.get("catalog_dirs", ()),
             auto_mode=given.get("auto_mode", True),
-            by_name=True,
             rest={k: given[k] for k in ("observability", "router", "network_policy", "image_sources") if k in given},
         )
         self._declare(name, checked(evaluation), opts)

@@ -36,6 +36,9 @@ class ModelServingArgs(TypedDict):
     network_policy: NotRequired[NetworkPolicySpecArgs]
     """Who may talk to whom. Default: as documented there."""
 
+    service_cidr: NotRequired[str]
+    """Addresses of the cluster's Services, of which policies admit DNS (.10) and API server (.1). Default: both ranges that EKS chooses from."""
+
     image_sources: NotRequired[Mapping[str, str]]
     """Registries to read instead, prefix to prefix. Default: none."""
 

@@ -55,7 +55,6 @@ class Weights(pulumi.ComponentResource):
             given.get("zone"),
             project_folder(),
             catalog_dirs=given.get("catalog_dirs", ()),
-            by_name=True,
         )
         self._declare(name, checked(evaluation), given["cluster_name"], given, opts)
 
