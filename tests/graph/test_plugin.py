@@ -12,7 +12,7 @@ import pytest
 from disagg_serving import resources
 from disagg_serving.resources.plugin import COMPONENTS, Plugin
 from pulumi.errors import InputPropertiesError
-from recording import program_graph
+from recording import one, program_graph
 
 MODEL: dict[str, Any] = {
     "name": "llama-70b",
@@ -96,6 +96,20 @@ def test_a_constructed_component_makes_the_same(component: str, args: dict[str, 
     written = program_graph(in_python)
     assert constructed.resources == written.resources
     assert len(written.resources) > 3
+
+
+def test_outputs_of_a_cluster_are_inputs_of_pools() -> None:
+    """A program in another language joins Cluster and NodePools as one in Python does: what the plugin gives it takes, in the schema's words."""
+
+    def program() -> None:
+        cluster = plugin().construct("own", "disagg-serving:index:Cluster", {"vpcId": "vpc-1", "subnetIds": ["subnet-1", "subnet-2"]})
+        identity = cluster.state["nodeIdentity"]
+        plugin().construct("gpu", "disagg-serving:index:NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeIdentity": identity})
+
+    spec = one(program_graph(program), "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]
+    assert spec["role"] == "own-gpu-node"
+    assert spec["subnetSelectorTerms"] == [{"tags": {"disagg-serving/gpu-nodes-of": "own"}}]
+    assert spec["securityGroupSelectorTerms"] == [{"tags": {"aws:eks:cluster-name": "own"}}]
 
 
 def test_refused_input_is_an_answer_with_paths() -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -58,6 +59,24 @@ class Plugin(ComponentProvider):
                 raise
             reasons = [{"property_path": f.path, "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in problem.inner.findings]
             raise InputPropertiesError(f"{name} cannot be deployed", reasons) from None  # type: ignore[arg-type]
+
+    def map_input_properties(self, inputs: Any, properties: Any, mapping: Any, component_name: str, property_path: str) -> Any:
+        """Inputs with the names of Python. The SDK would take an Output in place of an object for an empty one."""
+        if isinstance(inputs, pulumi.Output):
+            return inputs
+        known = inputs if isinstance(inputs, dict) else {}
+        later = {key: prop for key, prop in properties.items() if prop.ref and isinstance(known.get(key), pulumi.Output)}
+        now = {key: prop for key, prop in properties.items() if key not in later}
+        mapped = dict(super().map_input_properties(inputs, now, mapping, component_name, property_path))
+        for key, prop in later.items():
+            mapped[mapping[key]] = inputs[key].apply(partial(self._known, prop, component_name, key))
+        return mapped
+
+    def _known(self, prop: Any, component_name: str, path: str, value: Any) -> Any:
+        definition = self.get_type_definition(prop)
+        if definition is None or not isinstance(value, dict):
+            return value
+        return self.map_input_properties(value, definition.properties, definition.properties_mapping, component_name, path)
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
