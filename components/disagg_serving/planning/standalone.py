@@ -68,12 +68,12 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
         "existingCluster": cluster | ({"serviceCidr": service_cidr} if service_cidr is not None else {}),
         "network": {"existing": {"gpuSubnetIds": ["subnet-0"]}},
         "models": list(models) if isinstance(models, (list, tuple)) else models,
-        "catalogDirs": list(catalog_dirs),
+        "catalogDirs": list(catalog_dirs) if isinstance(catalog_dirs, (list, tuple)) else catalog_dirs,
     }
     if zone is not None:
         environment["network"]["gpuZone"] = zone
     if settings is not None:
-        environment["nodePools"] = dict(settings)
+        environment["nodePools"] = settings
     if rest is None or "autoscaling" not in rest:
         environment["autoscaling"] = _SCALED
     environment |= rest or {}

@@ -8,14 +8,14 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from .. import labels
-from ..errors import SpecError
+from ..errors import Finding
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.node_identity import NodeIdentity
 from ..planning.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
-from ..spec.validation import parse
 from . import iam
-from .base import KubernetesObject, checked_part, id_terms, refused, take
+from .arguments import resolved, settled
+from .base import KubernetesObject, checked_form, form, id_terms, take
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -72,17 +72,18 @@ class Cluster(pulumi.ComponentResource):
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
-        fields = take(args, ClusterArgs)
-        given = {
-            key: fields.pop(key, None)
-            for key in ("existing", "vpc_id", "subnet_ids", "gpu_subnet_ids", "node_role_name", "node_tags", "network_policies")
-        }
-        try:
-            spec = parse(ClusterSpec, fields)
-            existing = parse(ExistingClusterSpec, given["existing"]) if given["existing"] is not None else None
-        except SpecError as problem:
-            raise refused(problem) from None
-        checked_part(check_cluster(None if existing else spec, existing, made_in={k: given[k] for k in ("vpc_id", "subnet_ids")}))
+        fields, faults = take(args, ClusterArgs)
+        given = {key: fields.pop(key, None) for key in _OWN}
+        existing = form(ExistingClusterSpec, given["existing"], faults)
+        made_in = {key: given[key] for key in ("vpc_id", "subnet_ids")}
+
+        def rules(made: ClusterSpec) -> list[Finding]:
+            if given["existing"] is None or existing is not None:
+                return check_cluster(None if existing else made, existing, made_in)
+            return []
+
+        spec = checked_form(ClusterSpec, fields, faults, rules)
+        given = settled(given, ClusterArgs)
         self._name, self.context = name, existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
@@ -261,12 +262,16 @@ class Cluster(pulumi.ComponentResource):
             self.node_role_name = self._node_role(given_role or f"{name}-gpu-node", name, existing.partition, None, {})
 
     def _from_stack(self, existing: ExistingClusterSpec) -> pulumi.Output[Any]:
-        other = pulumi.StackReference(existing.stack_reference or "", opts=pulumi.ResourceOptions(parent=self))
-        self.cluster_name = other.require_output("clusterName")
-        self.kubeconfig = other.require_output("kubeconfig")
-        self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else other.require_output("nodeRoleName")
+        reference = existing.stack_reference or ""
+        other = pulumi.StackReference(reference, opts=pulumi.ResourceOptions(parent=self))
+
+        def output(name: str, kind: Any) -> pulumi.Output[Any]:
+            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}")
+
+        self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
+        self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else output("nodeRoleName", str)
         self._identifier = self._name
-        return other.require_output("gpuSubnetIds")
+        return output("gpuSubnetIds", list[str])
 
     def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> pulumi.Output[NodeIdentity]:
         groups = [{"id": i} for i in existing.security_group_ids] if existing else []

@@ -12,6 +12,7 @@ from ..planning.evaluation import evaluate
 from ..planning.report import capacities
 from ..planning.rules import NO_STACK, StackContext
 from ..planning.shapes import Layout, Served
+from .arguments import settled
 from .autoscaling import Autoscaling
 from .base import checked, project_folder, take
 from .cluster import Cluster
@@ -69,9 +70,10 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        fields = take(args, EnvironmentArgs)
+        fields, faults = take(args, EnvironmentArgs)
         secrets = fields.pop("secrets", {})
-        self._declare(name, checked(evaluate({"name": name, **fields}, project_folder())), secrets, opts, NO_STACK)
+        layout = checked(evaluate({"name": name, **fields}, project_folder()), faults)
+        self._declare(name, layout, settled({"secrets": secrets}, EnvironmentArgs)["secrets"], opts, NO_STACK)
 
     @classmethod
     def of_layout(

@@ -10,7 +10,8 @@ from ..manifests.node_identity import NodeIdentity
 from ..manifests.node_pools import build_node_class, build_node_pool
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
-from .base import POOL_DELETE_TIMEOUT, checked, checked_part, declare, id_terms, project_folder, take
+from .arguments import settled
+from .base import POOL_DELETE_TIMEOUT, checked, declare, id_terms, project_folder, take
 from .spec_args import ModelSpecArgs, NodePoolsSpecArgs
 
 
@@ -53,8 +54,7 @@ class NodePools(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(args, NodePoolsArgs)
-        checked_part(_missing(given))
+        given, faults = take(args, NodePoolsArgs)
         evaluation = evaluate_models(
             given["models"],
             given["zone"],
@@ -62,7 +62,7 @@ class NodePools(pulumi.ComponentResource):
             settings=given.get("settings"),
             catalog_dirs=given.get("catalog_dirs", ()),
         )
-        self._declare(name, checked(evaluation), _identity(given), opts)
+        self._declare(name, checked(evaluation, faults + _missing(given)), _identity(settled(given, NodePoolsArgs)), opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, identity: pulumi.Output[NodeIdentity], opts: pulumi.ResourceOptions) -> "NodePools":

@@ -52,7 +52,7 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(args, ObservabilityArgs)
+        given, faults = take(args, ObservabilityArgs)
         evaluation = evaluate_models(
             given["models"],
             given.get("zone"),
@@ -62,7 +62,7 @@ class Observability(pulumi.ComponentResource):
             auto_mode=given.get("auto_mode", True),
             rest={k: given[k] for k in ("observability", "router", "network_policy", "image_sources") if k in given},
         )
-        self._declare(name, checked(evaluation), opts)
+        self._declare(name, checked(evaluation, faults), opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> "Observability":

@@ -18,8 +18,8 @@ from .. import __version__
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
 from ..spec.stack_file import NAMESPACE
+from .arguments import ChecksFailed
 from .autoscaling import Autoscaling
-from .base import ChecksFailed
 from .cluster import Cluster
 from .environment import Environment
 from .gateway import Gateway
