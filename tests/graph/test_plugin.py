@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving import resources
+from disagg_serving.errors import ProgramError
 from disagg_serving.resources.plugin import COMPONENTS, Plugin
 from pulumi.errors import InputPropertiesError
 from recording import one, program_graph
@@ -126,6 +127,20 @@ def test_refused_input_is_an_answer_with_paths() -> None:
     (answer,) = seen
     assert "models[0].decode.instanceType" in {e["property_path"] for e in answer.errors or []}
     assert all(e["reason"] for e in answer.errors or [])
+
+
+def test_an_output_of_the_wrong_kind_is_an_answer_with_its_path() -> None:
+    """What is found out only when an Output is known reaches the engine in the same form."""
+
+    def program() -> None:
+        pools = {"models": [MODEL], "zone": "us-east-1a", "nodeRole": "r", "securityGroupIds": ["sg-1"]}
+        plugin().construct("x", "disagg-serving:index:NodePools", {**pools, "subnetIds": pulumi.Output.from_input("subnet-1")})
+
+    with pytest.raises(ProgramError) as stopped:
+        program_graph(program)
+    answer = stopped.value.__cause__
+    assert isinstance(answer, InputPropertiesError)
+    assert answer.errors == [{"property_path": "subnet_ids", "reason": "is a str (allowed: a list)"}]
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

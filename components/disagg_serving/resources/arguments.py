@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -24,6 +25,10 @@ class ChecksFailed(pulumi.RunError):
         """Keep every finding, and name them all in the text."""
         self.findings = findings
         super().__init__("this cannot be deployed:\n" + "\n".join(f"  {f.sentence()}" for f in findings))
+
+
+refusal: ContextVar[Callable[[list[Finding]], Exception]] = ContextVar("refusal", default=ChecksFailed)
+"""What is raised about an Output when it is known; a plugin has its own way to answer the engine."""
 
 
 def taken(args: Mapping[str, Any], kind: type) -> tuple[dict[str, Any], list[Finding]]:
@@ -55,7 +60,7 @@ def resolved(value: pulumi.Output[Any], hint: Any, path: str) -> pulumi.Output[A
         if known is None:
             found.fault(path, "is an Output of nothing", _name_of(hint), "")
         if found.findings:
-            raise ChecksFailed(found.findings)
+            raise refusal.get()(found.findings)
         return known
 
     return value.apply(judge)

@@ -15,10 +15,11 @@ from pulumi.provider.experimental.util import camel_case
 from pulumi.provider.server import ComponentInitError
 
 from .. import __version__
+from ..errors import Finding
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
 from ..spec.stack_file import NAMESPACE
-from .arguments import ChecksFailed
+from .arguments import ChecksFailed, refusal
 from .autoscaling import Autoscaling
 from .cluster import Cluster
 from .environment import Environment
@@ -52,13 +53,20 @@ class Plugin(ComponentProvider):
 
     def construct(self, name: str, resource_type: str, inputs: Any, options: pulumi.ResourceOptions | None = None) -> ConstructResult:
         """Make a component. Raises InputPropertiesError, which Pulumi shows without a traceback, when a check fails."""
+
+        def refused(findings: list[Finding]) -> Exception:
+            reasons = [{"property_path": f.path, "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in findings]
+            return InputPropertiesError(f"{name} cannot be deployed", reasons)  # type: ignore[arg-type]
+
+        before = refusal.set(refused)
         try:
             return super().construct(name, resource_type, inputs, options)
         except ComponentInitError as problem:
             if not isinstance(problem.inner, ChecksFailed):
                 raise
-            reasons = [{"property_path": f.path, "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in problem.inner.findings]
-            raise InputPropertiesError(f"{name} cannot be deployed", reasons) from None  # type: ignore[arg-type]
+            raise refused(problem.inner.findings) from None
+        finally:
+            refusal.reset(before)  # Outputs that wait have taken it along
 
     def map_input_properties(self, inputs: Any, properties: Any, mapping: Any, component_name: str, property_path: str) -> Any:
         """Inputs with the names of Python. The SDK would take an Output in place of an object for an empty one."""
