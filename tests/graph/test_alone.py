@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -109,7 +111,8 @@ def test_network_and_pools_are_joined_by_outputs() -> None:
 
 
 CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/a"
-MODEL: Any = {"name": "m", "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge"}}
+MODEL: Any = {"name": "m", "model": "qwen3-32b", "max_model_len": 16384, "server": {"instance_type": "p5.48xlarge"}}
+NETWORK: Any = {"zones": ["us-east-1a", "us-east-1b"]}
 POOLS = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
 
 
@@ -160,9 +163,9 @@ def test_an_output_where_a_plain_value_is_needed() -> None:
         ("NodePools", {**POOLS, "subnet_ids": ["subnet-1", 7], "zone": None}, ["zone", "subnet_ids[1]"]),
         ("Cluster", {"vpc_id": 5, "subnet_ids": "subnet-1", "gpu_subnet_ids": [1]}, ["vpc_id", "subnet_ids", "gpu_subnet_ids[0]"]),
         ("ModelServing", {"model": MODEL, "zone": 3, "auto_mode": "yes", "catalog_dirs": "mine"}, ["zone", "auto_mode", "catalog_dirs"]),
-        ("Environment", {"models": [MODEL], "secrets": ["marked"]}, ["secrets"]),
-        ("Environment", {"models": [MODEL], "secrets": {"key": ["marked"]}}, ["secrets.key"]),
-        ("Weights", {"models": [MODEL], "cluster_name": ["a"], "tags": {"team": 1}}, ["cluster_name", "tags.team"]),
+        ("Environment", {"models": [MODEL], "network": NETWORK, "secrets": ["marked"]}, ["secrets"]),
+        ("Environment", {"models": [MODEL], "network": NETWORK, "secrets": {"key": ["marked"]}}, ["secrets.key"]),
+        ("Weights", {"models": [MODEL], "zone": "us-east-1a", "cluster_name": ["a"], "tags": {"team": 1}}, ["cluster_name", "tags.team"]),
         ("Lws", {"image_sources": [], "chart_provider": "p"}, ["image_sources", "chart_provider"]),
     ],
 )  # fmt: skip
@@ -174,6 +177,100 @@ def test_values_of_the_wrong_type_are_named_together(component: str, args: dict[
         program_graph(lambda: getattr(resources, component)("x", args))
     assert sorted(f.path for f in refused.value.findings) == sorted(paths)
     assert "marked" not in str(refused.value)
+
+
+def later(value: Any) -> Any:
+    """A value that comes out of an Output; made inside a program."""
+    return pulumi.Output.from_input(value)
+
+
+BAD = {"server": {"instance_type": "p5.84xlarge"}}
+IMPOSSIBLE: list[tuple[str, Callable[[], Any], list[str]]] = [
+    (
+        "ModelServing",
+        lambda: {"model": {**MODEL, "name": later("m"), "prefil": 1, "max_model_len": -1}, "zone": 3},
+        ["model.name", "models[0].max_model_len", "models[0].prefil", "zone"],
+    ),
+    ("ModelServing", lambda: {"model": {**MODEL, "server": {"instance_type": later("p5.48xlarge"), "replicas": -1}}, "zone": "us-east-1a"},
+     ["model.server.instance_type", "models[0].server.replicas"]),
+    ("ModelServing", lambda: {"model": {**MODEL, "server": {"instance_type": "p5.84xlarge", "replicas": later(2)}}, "zone": "us-east-1a"},
+     ["model.server.replicas", "models[0].server.instanceType"]),
+    ("ModelServing", lambda: {"model": {**MODEL, "server": later({})}, "zone": "us-east-1a", "zoen": 1}, ["model.server", "zoen"]),
+    ("ModelServing", lambda: {"model": later(MODEL), "zone": "us-east-1a", "router": {"version": 5}}, ["model", "router.version"]),
+    ("NodePools", lambda: {**POOLS, "models": [MODEL, later(MODEL), {**MODEL, **BAD, "name": "n"}], "zone": later("us-east-1a"), "node_role": 5},
+     ["models[1]", "models[2].server.instanceType", "node_role", "zone"]),
+    ("NodePools", lambda: {**POOLS, "models": [{**MODEL, **BAD}], "settings": {"tags": {"team": later("ml")}}, "catalog_dirs": later([])},
+     ["catalog_dirs", "models[0].server.instanceType", "settings.tags.team"]),
+    ("Environment", lambda: {"models": [{**MODEL, "max_model_len": later(5)}], "network": {"zones": later(["a"])}, "secrets": {"key": 5},
+                             "cluster": {"kubernetes_version": "1.20"}},
+     ["cluster.kubernetesVersion", "models[0].max_model_len", "network.zones", "secrets.key"]),
+    ("Cluster", lambda: {"vpc_id": 5, "kubernetes_version": later("1.36"), "creator_admin": "maybe", "existing": later({})},
+     ["creator_admin", "existing", "kubernetes_version", "vpc_id"]),
+    ("Network", lambda: {"zones": [later("us-east-1a"), "b"], "cidr": "nonsense", "cluster_name": later("own")},
+     ["cidr", "cluster_name", "zones[0]", "zones[1]"]),
+    ("Lws", lambda: {"version": later("1"), "replicas": -3, "image_sources": {"ghcr.io": later("x")}},
+     ["image_sources.ghcr.io", "replicas", "version"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("component", "args", "paths"), IMPOSSIBLE, ids=lambda v: v if isinstance(v, str) else "")
+def test_an_output_hides_no_other_fault(component: str, args: Callable[[], Any], paths: list[str]) -> None:
+    """What is wrong besides an Output in the wrong place is told in the same run, and nothing is said about what it may hold."""
+    from disagg_serving import resources
+
+    with pytest.raises(SpecError) as refused:
+        program_graph(lambda: getattr(resources, component)("x", args()))
+    assert sorted(f.path for f in refused.value.findings) == paths
+
+
+IDENTITY = {"role": "r", "subnet_terms": [{"id": "subnet-1"}], "security_group_terms": [{"id": "sg-1"}]}
+UNIDENTIFIED = {"models": [MODEL], "zone": "us-east-1a"}
+TOKEN: Any = {**MODEL, "weights": {"token_key": "hf"}}
+RESOLVED: list[tuple[str, Callable[[], Any], str]] = [
+    ("NodePools", lambda: {**POOLS, "subnet_ids": later("subnet-1")}, "subnet_ids: is a str (allowed: a list)"),
+    ("NodePools", lambda: {**POOLS, "subnet_ids": later(["subnet-1", 5])}, "subnet_ids[1]: is an int (allowed: a text)"),
+    ("NodePools", lambda: {**POOLS, "subnet_ids": [later(["subnet-1"])]}, "subnet_ids[0]: is a list (allowed: a text)"),
+    ("NodePools", lambda: {**POOLS, "security_group_ids": later({"id": "sg-1"})}, "security_group_ids: is a dict (allowed: a list)"),
+    ("NodePools", lambda: {**POOLS, "node_role": later(None)}, "node_role: is an Output of nothing (allowed: a text)"),
+    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later("r")}, "node_identity: is a str (allowed: a mapping)"),
+    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later({**IDENTITY, "role": 5})}, "node_identity.role: is an int (allowed: a text)"),
+    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later({"role": "r"})}, "node_identity.subnet_terms: is required; add it"),
+    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": {**IDENTITY, "subnet_terms": [{"idd": "x"}]}},
+     "node_identity.subnet_terms[0].idd: is not a known key (allowed: id, tags); did you mean id?"),
+    ("Cluster", lambda: {"vpc_id": later(5), "subnet_ids": ["a", "b"]}, "vpc_id: is an int (allowed: a text)"),
+    ("Cluster", lambda: {"vpc_id": "vpc-1", "subnet_ids": later("a")}, "subnet_ids: is a str (allowed: a list)"),
+    ("Cluster", lambda: {"vpc_id": "vpc-1", "subnet_ids": ["a", "b"], "gpu_subnet_ids": later("a")}, "gpu_subnet_ids: is a str (allowed: a list)"),
+    ("Weights", lambda: {**UNIDENTIFIED, "models": [{**MODEL, "weights": {"s3": {"bucket": "acme"}}}], "cluster_name": later(["a"])},
+     "cluster_name: is a list (allowed: a text)"),
+    ("ModelServing", lambda: {"model": TOKEN, "zone": "us-east-1a", "token": pulumi.Output.secret({"a": "marked"})},
+     "token: is a dict (allowed: a text)"),
+    ("Environment", lambda: {"models": [TOKEN], "network": NETWORK, "secrets": {"hf": later(5)}}, "secrets.hf: is an int (allowed: a text)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("component", "args", "sentence"), RESOLVED, ids=[sentence.split(":")[0] for _, _, sentence in RESOLVED])
+def test_an_output_of_the_wrong_kind(component: str, args: Callable[[], Any], sentence: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """What turns out to be of another kind than its argument stops the program with its path, and is neither shown nor taken apart."""
+    from disagg_serving import resources
+
+    with pytest.raises(SpecError) as refused:
+        program_graph(lambda: getattr(resources, component)("x", args()))
+    assert sentence in [f.sentence() for f in refused.value.findings]
+    gc.collect()  # when futures that nobody looked at would speak up
+    said = capfd.readouterr()
+    assert "Traceback" not in said.out + said.err
+    assert "marked" not in said.out + said.err + str(refused.value)
+
+
+def test_a_program_after_one_that_failed() -> None:
+    """What a failed program leaves unfinished does not reach the next one of the same process."""
+    from disagg_serving.resources import NodePools
+
+    for _ in range(2):
+        with pytest.raises(SpecError):
+            program_graph(lambda: NodePools("x", {**POOLS, "subnet_ids": later("subnet-1")}))  # type: ignore[typeddict-item]
+    with pytest.raises(SpecError, match="zone: is an Output"):
+        program_graph(lambda: NodePools("x", {**POOLS, "zone": later("us-east-1a")}))  # type: ignore[typeddict-item]
 
 
 def test_ids_of_resources_may_stand_in_lists_and_models_in_tuples() -> None:

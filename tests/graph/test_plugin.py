@@ -10,9 +10,10 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving import resources
+from disagg_serving.errors import ProgramError
 from disagg_serving.resources.plugin import COMPONENTS, Plugin
 from pulumi.errors import InputPropertiesError
-from recording import program_graph
+from recording import one, program_graph
 
 MODEL: dict[str, Any] = {
     "name": "llama-70b",
@@ -22,6 +23,12 @@ MODEL: dict[str, Any] = {
     "decode": {"instanceType": "p5.48xlarge", "replicas": 4.0, "tensorParallel": 2.0},
 }
 """A model as the engine hands it over: camelCase keys, and every number a float."""
+IDENTITY: dict[str, Any] = {
+    "role": "r",
+    "subnetTerms": [{"tags": {"disagg-serving/gpu-nodes-of": "own"}}],
+    "securityGroupTerms": [{"id": "sg-1"}],
+}
+"""What a Cluster of the plugin gives to NodePools."""
 
 
 @cache
@@ -75,6 +82,7 @@ def test_names_of_types_are_those_of_the_spec() -> None:
     ("component", "args"),
     [
         ("NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeRole": "r", "subnetIds": ["subnet-1"], "securityGroupIds": ["sg-1"]}),
+        ("NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeIdentity": IDENTITY}),
         ("ModelServing", {"model": MODEL, "zone": "us-east-1a"}),
         ("Environment", {"models": [MODEL], "network": {"zones": ["us-east-1a", "us-east-1b"]}}),
     ],
@@ -91,6 +99,20 @@ def test_a_constructed_component_makes_the_same(component: str, args: dict[str, 
     assert len(written.resources) > 3
 
 
+def test_outputs_of_a_cluster_are_inputs_of_pools() -> None:
+    """A program in another language joins Cluster and NodePools as one in Python does: what the plugin gives it takes, in the schema's words."""
+
+    def program() -> None:
+        cluster = plugin().construct("own", "disagg-serving:index:Cluster", {"vpcId": "vpc-1", "subnetIds": ["subnet-1", "subnet-2"]})
+        identity = cluster.state["nodeIdentity"]
+        plugin().construct("gpu", "disagg-serving:index:NodePools", {"models": [MODEL], "zone": "us-east-1a", "nodeIdentity": identity})
+
+    spec = one(program_graph(program), "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]
+    assert spec["role"] == "own-gpu-node"
+    assert spec["subnetSelectorTerms"] == [{"tags": {"disagg-serving/gpu-nodes-of": "own"}}]
+    assert spec["securityGroupSelectorTerms"] == [{"tags": {"aws:eks:cluster-name": "own"}}]
+
+
 def test_refused_input_is_an_answer_with_paths() -> None:
     """A failed check reaches the engine as properties with reasons, which it prints without a traceback."""
     bad = {**MODEL, "decode": {"instanceType": "p5.84xlarge"}}
@@ -105,6 +127,20 @@ def test_refused_input_is_an_answer_with_paths() -> None:
     (answer,) = seen
     assert "models[0].decode.instanceType" in {e["property_path"] for e in answer.errors or []}
     assert all(e["reason"] for e in answer.errors or [])
+
+
+def test_an_output_of_the_wrong_kind_is_an_answer_with_its_path() -> None:
+    """What is found out only when an Output is known reaches the engine in the same form."""
+
+    def program() -> None:
+        pools = {"models": [MODEL], "zone": "us-east-1a", "nodeRole": "r", "securityGroupIds": ["sg-1"]}
+        plugin().construct("x", "disagg-serving:index:NodePools", {**pools, "subnetIds": pulumi.Output.from_input("subnet-1")})
+
+    with pytest.raises(ProgramError) as stopped:
+        program_graph(program)
+    answer = stopped.value.__cause__
+    assert isinstance(answer, InputPropertiesError)
+    assert answer.errors == [{"property_path": "subnet_ids", "reason": "is a str (allowed: a list)"}]
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

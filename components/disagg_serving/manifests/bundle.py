@@ -14,7 +14,8 @@ from .gateway import build_load_balancer, router_chart
 from .lws import build_lws_base, lws_chart
 from .mirror import build_mirror_jobs
 from .network_policy import build_policy_controller
-from .node_pools import NodeIdentity, build_node_class, build_node_pool
+from .node_identity import NodeIdentity, SelectorTerm
+from .node_pools import build_node_class, build_node_pool
 from .observability import build_observability
 from .observability.dcgm import exporter_chart, exporter_image
 from .serving import build_model_base, build_model_workloads, build_namespace, build_service
@@ -85,8 +86,8 @@ def node_identity(spec: EnvironmentSpec) -> NodeIdentity:
     existing, adopted = spec.existing_cluster, spec.network.existing
     own = existing is None
     role: Any = spec.node_role_name if own else (existing.node_role if existing else None) or COMPUTED
-    subnets: list[dict[str, Any]] = [{"id": i} for i in adopted.gpu_subnet_ids] if adopted else []
-    groups: list[dict[str, Any]] = [{"id": i} for i in existing.security_group_ids] if existing else []
+    subnets: list[SelectorTerm] = [{"id": i} for i in adopted.gpu_subnet_ids] if adopted else []
+    groups: list[SelectorTerm] = [{"id": i} for i in existing.security_group_ids] if existing else []
     name = spec.cluster_name if own else (existing.name if existing else None) or COMPUTED
     return NodeIdentity(
         role=role,

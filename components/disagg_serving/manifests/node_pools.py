@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from .. import labels
@@ -16,21 +16,12 @@ POD_PREFIXES = 1
 """/28 prefixes for pod addresses on the primary interface: 16 pods a node, and no address is added after launch."""
 
 
-@dataclass(frozen=True)
-class NodeIdentity:
-    """What a NodeClass takes from AWS: role name, subnets and security groups. Values may be Pulumi Outputs."""
-
-    role: Any
-    subnet_terms: Any
-    security_group_terms: Any
-
-
-def build_node_class(shape: NodeClass, identity: NodeIdentity, settings: NodePoolsSpec) -> dict[str, Any]:
-    """NodeClass `eks.amazonaws.com/v1` of one instance type."""
+def build_node_class(shape: NodeClass, identity: Mapping[str, Any], settings: NodePoolsSpec) -> dict[str, Any]:
+    """NodeClass `eks.amazonaws.com/v1` of one instance type. `identity` is a NodeIdentity, whose values may be Pulumi Outputs."""
     spec: dict[str, Any] = {
-        "role": identity.role,
-        "subnetSelectorTerms": identity.subnet_terms,
-        "securityGroupSelectorTerms": identity.security_group_terms,
+        "role": identity["role"],
+        "subnetSelectorTerms": identity["subnet_terms"],
+        "securityGroupSelectorTerms": identity["security_group_terms"],
         "ephemeralStorage": {"size": f"{shape.disk_gib}Gi"},
         "advancedNetworking": {"networkInterfaces": network_interfaces(shape.instance)},
         # enforced as soon as the policies are known; DefaultDeny would also cut off everybody's DaemonSets on these nodes

@@ -26,6 +26,8 @@ _SHAPES = re.compile(
     r"(models\[\d+\])(?:\.candidate)?\.(prefill|decode|server|model|engine|maxModelLen|gpuMemoryUtilization|kvCacheDtype|blockSize|speculative)\b"
 )
 """Places whose value decides how large an engine is: without it, the default would be judged."""
+_ROLE = re.compile(r"(models\[\d+\])\.(prefill|decode|server)(\.instanceType)?$")
+"""Places without which a role is not there: that its model lacks one would not be news."""
 _READ_BY = {
     "workload": {"aggregated-better", "load", "max-model-len", "traffic-bounds"},
     "measuredRates": {"aggregated-better", "load", "rates-unused", "traffic-bounds"},
@@ -80,9 +82,10 @@ def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluatio
     if parsed.spec is None:
         return Evaluation(sort_findings(parsed.findings))
     found = evaluate_spec(parsed.spec, base, stack)
-    if not parsed.findings:
+    if not parsed.findings and not parsed.left_out:
         return found
-    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed.findings)
+    gone = [f.path for f in parsed.findings if f.id != "unknown-key"] + parsed.left_out
+    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], gone)
     return Evaluation(sort_findings([*parsed.findings, *about_the_rest]), parsed.spec)
 
 
@@ -119,10 +122,9 @@ def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
     return accept(run_stage(subject, Stage.LOOK_UP), layout.spec.accept)
 
 
-def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Finding]:
+def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
     """Drop what rules say about places whose faulty value was left out, and about the layout of a model that such a value shapes."""
-    gone = [f.path for f in faulty if f.id != "unknown-key"]
-    unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
+    unknown, incomplete = ({m[1] for path in gone if (m := pattern.match(path))} for pattern in (_SHAPES, _ROLE))
     of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
 
     read = {
@@ -131,7 +133,7 @@ def _without_guesses(findings: list[Finding], faulty: list[Finding]) -> list[Fin
 
     def guessed(finding: Finding) -> bool:
         model = finding.path.split(".", maxsplit=1)[0]
-        of_default = (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
+        of_default = finding.path in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
         return of_default or any(_within(finding.path, path) for path in gone)
 
     return [f for f in findings if not guessed(f)]

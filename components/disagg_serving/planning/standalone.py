@@ -9,13 +9,11 @@ from typing import Any
 from ..catalog import Catalog
 from ..errors import Finding, Level
 from ..spec import ClusterSpec, EnvironmentSpec, ExistingClusterSpec, NetworkSpec
+from ..spec.network import partition_of
 from .evaluation import Evaluation, evaluate
 from .rules import Subject, rules
 
-_GIVEN = {"kubeconfig": "given", "nodeRole": "given", "securityGroupIds": ["sg-0"]}
-"""What the component gets as inputs of its own; the checks only want to know that it is there."""
 _SCALED = {"prometheusAddress": "http://given"}
-_BY_NAME = {"name": "given"}
 
 
 def without_models(**fields: Any) -> EnvironmentSpec:
@@ -58,23 +56,24 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
     settings: Mapping[str, Any] | None = None,
     catalog_dirs: Sequence[str] = (),
     auto_mode: bool = True,
-    by_name: bool = False,
+    service_cidr: str | None = None,
     rest: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Check `models` as if they stood in an environment with an existing cluster, with AWS if `by_name`.
+    """Check `models` as if they stood in an environment with an existing cluster that is looked up in AWS.
 
     `rest` are other fields of the environment that the component takes.
     """
+    cluster = {"name": "given", "autoMode": auto_mode, "partition": partition_of(zone) if isinstance(zone, str) else "aws"}
     environment: dict[str, Any] = {
-        "existingCluster": {**(_BY_NAME if by_name else _GIVEN), "autoMode": auto_mode},
+        "existingCluster": cluster | ({"serviceCidr": service_cidr} if service_cidr is not None else {}),
         "network": {"existing": {"gpuSubnetIds": ["subnet-0"]}},
         "models": list(models) if isinstance(models, (list, tuple)) else models,
-        "catalogDirs": list(catalog_dirs),
+        "catalogDirs": list(catalog_dirs) if isinstance(catalog_dirs, (list, tuple)) else catalog_dirs,
     }
     if zone is not None:
         environment["network"]["gpuZone"] = zone
     if settings is not None:
-        environment["nodePools"] = dict(settings)
+        environment["nodePools"] = settings
     if rest is None or "autoscaling" not in rest:
         environment["autoscaling"] = _SCALED
     environment |= rest or {}

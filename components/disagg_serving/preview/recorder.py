@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+import logging
 import os
 import runpy
 import sys
@@ -28,7 +29,8 @@ from pulumi.runtime.stack import run_in_stack
 
 from ..errors import ProgramError, SpecError, Terminated, ToolError
 from ..planning.evaluation import Evaluation
-from ..resources.base import ChecksFailed, watched
+from ..resources.arguments import ChecksFailed
+from ..resources.base import watched
 from .graph import COMPUTED, SECRET, Graph, Resource
 
 STACK_TYPE = "pulumi:pulumi:Stack"
@@ -65,6 +67,8 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     values |= dict.fromkeys(secrets, _PLACEHOLDER)
     monitor, evaluations = _Monitor(), list[Evaluation]()
+    # what depends on a failed Output stays unobserved; Pulumi's language host silences this, too
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
     def run() -> None:
         watched.set(evaluations)
@@ -82,6 +86,8 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
             )
         )
         settings.set_root_resource(None)  # type: ignore[arg-type]
+        settings.SETTINGS.outputs.clear()  # what a program before this one left when it failed
+        settings.SETTINGS.rpc_manager.clear()
         set_all_config(values, list(secrets))
         asyncio.run(run_in_stack(lambda: _run_program(root, program)))
 

@@ -1,19 +1,24 @@
 """What all components share: raw Kubernetes objects, checked input, merged options."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pulumi
+from pydantic import BaseModel
 
-from ..errors import Finding, Level, SpecError, did_you_mean
+from ..errors import Finding, Level, SpecError, sort_findings
 from ..planning.evaluation import Evaluation
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
-from .arguments import wrong_values
+from ..spec.validation import LEFT_OUT, try_parse
+from .arguments import ChecksFailed, taken
+
+S = TypeVar("S", bound=BaseModel)
 
 POOL_DELETE_TIMEOUT = "45m"
 """A NodePool is gone when its nodes are: pods may drain and instances shut down meanwhile."""
@@ -66,36 +71,27 @@ def project_folder() -> Path:
     return Path.cwd()
 
 
-def take(args: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """The arguments of a component as a dict.
+def take(args: Mapping[str, Any], kind: type) -> tuple[dict[str, Any], list[Finding]]:
+    """The arguments of a component as a dict, and what is wrong with them; see `taken`.
 
-    Raises ChecksFailed with every key that is unknown or missing, and every value of another type than `kind` says.
+    Raises ChecksFailed when they are no mapping.
     """
     if not isinstance(args, Mapping):
         raise ChecksFailed([Finding("schema", Level.ERROR, "args", "is not a mapping", type(args).__name__, kind.__name__)])
-    known, required = sorted(kind.__annotations__), kind.__required_keys__  # type: ignore[attr-defined]
-    findings = [
-        Finding("unknown-key", Level.ERROR, key, "is not a known key", None, ", ".join(known), did_you_mean(key, known))
-        for key in args
-        if key not in known
-    ]
-    findings += [
-        Finding("missing", Level.ERROR, key, "is required", None, "", f"add it; see {kind.__name__}")
-        for key in sorted(required)
-        if args.get(key) is None
-    ]
-    findings += wrong_values({key: value for key, value in args.items() if key in known}, kind)
-    if findings:
-        raise ChecksFailed(findings)
-    return dict(args)
+    return taken(args, kind)
 
 
 watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)
 """Where the offline plan collects what components evaluate; it shows failed checks beside the resources instead of stopping."""
 
 
-def checked(evaluation: Evaluation) -> Layout:
-    """The layout, after warnings have gone to Pulumi's log. Raises pulumi.RunError with every error finding."""
+def checked(evaluation: Evaluation, faults: Sequence[Finding] = ()) -> Layout:
+    """The layout, after warnings have gone to Pulumi's log.
+
+    `faults` are what is wrong with the arguments themselves. Raises pulumi.RunError with them and every error finding.
+    """
+    if faults:
+        evaluation = replace(evaluation, findings=sort_findings([*faults, *evaluation.findings]), layout=None)
     watch = watched.get()
     if watch is not None:
         watch.append(evaluation)
@@ -111,10 +107,10 @@ def checked(evaluation: Evaluation) -> Layout:
     try:
         return evaluation.require_layout()
     except SpecError as problem:
-        raise refused(problem) from None
+        raise ChecksFailed(problem.findings) from None
 
 
-def checked_model(given: Mapping[str, Any]) -> Layout:
+def checked_model(given: Mapping[str, Any], faults: Sequence[Finding]) -> Layout:
     """The layout of the one model of a component that is used alone, from its inputs. Raises pulumi.RunError with every error finding."""
     evaluation = evaluate_models(
         [given["model"]],
@@ -122,10 +118,28 @@ def checked_model(given: Mapping[str, Any]) -> Layout:
         project_folder(),
         catalog_dirs=given.get("catalog_dirs", ()),
         auto_mode=given.get("auto_mode", True),
-        by_name=True,
+        service_cidr=given.get("service_cidr"),
         rest={key: given[key] for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
     )
-    return checked(evaluation)
+    return checked(evaluation, faults)
+
+
+def form(kind: type[S], data: Any, faults: list[Finding]) -> S | None:
+    """The spec of a part; None where nothing is given, or where something is wrong with it, which `faults` then holds."""
+    if data is None or data is LEFT_OUT:
+        return None
+    parsed = try_parse(kind, data)
+    faults += parsed.findings
+    return parsed.spec if not parsed.findings and not parsed.left_out else None
+
+
+def checked_form(kind: type[S], data: Any, faults: list[Finding], rules: Callable[[S], list[Finding]]) -> S:
+    """The spec of a part that `rules` have judged. Raises ChecksFailed with `faults`, those of its form, and what the rules find."""
+    spec = form(kind, data, faults)
+    checked_part([*faults, *(rules(spec) if spec is not None else [])])
+    if spec is None:
+        raise AssertionError("a part without a spec has faults")
+    return spec
 
 
 def checked_part(findings: list[Finding]) -> None:
@@ -143,17 +157,3 @@ def id_terms(ids: Any) -> Any:
     if isinstance(ids, (list, tuple)):
         return [{"id": i} for i in ids]
     return pulumi.Output.from_input(ids).apply(lambda known: [{"id": i} for i in known])
-
-
-class ChecksFailed(pulumi.RunError):
-    """Input that a component refuses; Pulumi shows its text without a traceback."""
-
-    def __init__(self, findings: list[Finding]) -> None:
-        """Keep every finding, and name them all in the text."""
-        self.findings = findings
-        super().__init__("this cannot be deployed:\n" + "\n".join(f"  {f.sentence()}" for f in findings))
-
-
-def refused(problem: SpecError) -> ChecksFailed:
-    """The error that a component raises for `problem`."""
-    return ChecksFailed(problem.findings)

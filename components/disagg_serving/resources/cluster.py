@@ -8,13 +8,14 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from .. import labels
-from ..errors import SpecError
-from ..manifests.node_pools import NodeIdentity
+from ..errors import Finding
+from ..manifests.network_policy import build_policy_controller
+from ..manifests.node_identity import NodeIdentity
 from ..planning.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
-from ..spec.validation import parse
 from . import iam
-from .base import checked_part, id_terms, refused, take
+from .arguments import resolved, settled
+from .base import KubernetesObject, checked_form, form, id_terms, take
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -42,12 +43,18 @@ class ClusterArgs(ClusterSpecArgs, total=False):
     node_tags: NotRequired[bool]
     """Whether NodeClasses carry tags of their own, which need one more policy. Default: false."""
 
+    network_policies: NotRequired[bool]
+    """Whether Auto Mode enforces NetworkPolicies, by a ConfigMap in kube-system. Default: true; on a cluster that exists it is its owner's."""
+
+
+_OWN = [key for key in ClusterArgs.__annotations__ if key not in ClusterSpecArgs.__annotations__]
+
 
 class Cluster(pulumi.ComponentResource):
     """A cluster and the way into it.
 
-    Outputs: `cluster_name`; `kubeconfig` (secret; None where a file is used); `node_role_name`; `provider`, the Kubernetes provider
-    of everything in it; `node_identity`, what NodeClasses name.
+    Outputs: `cluster_name`; `kubeconfig` (secret; None where a file is used); `node_role_name`; `node_identity`, for NodePools; `provider`,
+    the Kubernetes provider of everything in it; `adopting`, the one that takes over what is there.
     """
 
     cluster_name: pulumi.Output[str]
@@ -59,20 +66,28 @@ class Cluster(pulumi.ComponentResource):
     node_role_name: pulumi.Output[str]
     """Name of the GPU nodes' IAM role."""
 
+    node_identity: pulumi.Output[NodeIdentity]
+    """What its NodeClasses name: role, subnets and security groups."""
+
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
-        fields = take(args, ClusterArgs)
-        given = {key: fields.pop(key, None) for key in ("existing", "vpc_id", "subnet_ids", "gpu_subnet_ids", "node_role_name", "node_tags")}
-        try:
-            spec = parse(ClusterSpec, fields)
-            existing = parse(ExistingClusterSpec, given["existing"]) if given["existing"] is not None else None
-        except SpecError as problem:
-            raise refused(problem) from None
-        checked_part(check_cluster(None if existing else spec, existing, made_in={k: given[k] for k in ("vpc_id", "subnet_ids")}))
+        fields, faults = take(args, ClusterArgs)
+        given = {key: fields.pop(key, None) for key in _OWN}
+        existing = form(ExistingClusterSpec, given["existing"], faults)
+        made_in = {key: given[key] for key in ("vpc_id", "subnet_ids")}
+
+        def rules(made: ClusterSpec) -> list[Finding]:
+            if given["existing"] is None or existing is not None:
+                return check_cluster(None if existing else made, existing, made_in)
+            return []
+
+        spec = checked_form(ClusterSpec, fields, faults, rules)
+        given = settled(given, ClusterArgs)
         self._name, self.context = name, existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
+        self._providers: dict[str, k8s.Provider] = {}
         subnets = given["gpu_subnet_ids"]
         if existing is None:
             self._make(spec, given)
@@ -86,18 +101,36 @@ class Cluster(pulumi.ComponentResource):
         self.kubeconfig = pulumi.Output.secret(self.kubeconfig)
         self.node_identity = self._identity(existing, subnets)
         self.provider = self.kubernetes_provider(f"{name}-kubernetes")
-        self.register_outputs({"clusterName": self.cluster_name, "kubeconfig": self.kubeconfig, "nodeRoleName": self.node_role_name})
+        if existing is None and given["network_policies"] is not False:
+            # Environment declared it beside the cluster before; a deletion after the creation would turn the policies off
+            formerly = [pulumi.Alias(parent=opts.parent)] if opts and opts.parent else None
+            KubernetesObject(name, build_policy_controller(), pulumi.ResourceOptions(parent=self, provider=self.adopting, aliases=formerly))
+        self.register_outputs(
+            {
+                "clusterName": self.cluster_name,
+                "kubeconfig": self.kubeconfig,
+                "nodeRoleName": self.node_role_name,
+                "nodeIdentity": self.node_identity,
+            }
+        )
+
+    @property
+    def adopting(self) -> k8s.Provider:
+        """The one provider that takes over what is there: CRDs of an earlier installation, and a ConfigMap that EKS may have made."""
+        return self.kubernetes_provider(f"{self._name}-adopting", upsert=True)
 
     def kubernetes_provider(self, name: str, *, upsert: bool = False) -> k8s.Provider:
-        """A Kubernetes provider for this cluster; `upsert` lets it take over objects that exist (only for kept CRDs)."""
-        return k8s.Provider(
-            name,
-            kubeconfig=self.kubeconfig,
-            context=self.context,
-            cluster_identifier=self._identifier,
-            upsert_existing_objects=True if upsert else None,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=self._ready),
-        )
+        """A Kubernetes provider for this cluster, one a name; `upsert` lets it take over objects that exist (only for kept CRDs)."""
+        if name not in self._providers:
+            self._providers[name] = k8s.Provider(
+                name,
+                kubeconfig=self.kubeconfig,
+                context=self.context,
+                cluster_identifier=self._identifier,
+                upsert_existing_objects=True if upsert else None,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=self._ready),
+            )
+        return self._providers[name]
 
     def _make(self, spec: ClusterSpec, given: dict[str, Any]) -> None:
         import pulumi_aws as aws  # noqa: PLC0415 (an adopted cluster needs no AWS module)
@@ -229,20 +262,25 @@ class Cluster(pulumi.ComponentResource):
             self.node_role_name = self._node_role(given_role or f"{name}-gpu-node", name, existing.partition, None, {})
 
     def _from_stack(self, existing: ExistingClusterSpec) -> pulumi.Output[Any]:
-        other = pulumi.StackReference(existing.stack_reference or "", opts=pulumi.ResourceOptions(parent=self))
-        self.cluster_name = other.require_output("clusterName")
-        self.kubeconfig = other.require_output("kubeconfig")
-        self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else other.require_output("nodeRoleName")
-        self._identifier = self._name
-        return other.require_output("gpuSubnetIds")
+        reference = existing.stack_reference or ""
+        other = pulumi.StackReference(reference, opts=pulumi.ResourceOptions(parent=self))
 
-    def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> NodeIdentity:
+        def output(name: str, kind: Any) -> pulumi.Output[Any]:
+            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}")
+
+        self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
+        self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else output("nodeRoleName", str)
+        self._identifier = self._name
+        return output("gpuSubnetIds", list[str])
+
+    def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> pulumi.Output[NodeIdentity]:
         groups = [{"id": i} for i in existing.security_group_ids] if existing else []
-        return NodeIdentity(
-            role=self.node_role_name,
-            subnet_terms=id_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],
-            security_group_terms=groups or [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
-        )
+        identity: Any = {
+            "role": self.node_role_name,
+            "subnet_terms": id_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],
+            "security_group_terms": groups or [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
+        }
+        return pulumi.Output.from_input(identity)
 
 
 def entry_name(arn: str) -> str:

@@ -6,16 +6,15 @@ from typing import Any, TypedDict
 import pulumi
 
 from ..manifests.autoscaling import installs_keda
-from ..manifests.bundle import makes_policy_controller
-from ..manifests.network_policy import build_policy_controller
 from ..manifests.serving import Secrets
 from ..planning.autoscaling import scaled
 from ..planning.evaluation import evaluate
 from ..planning.report import capacities
 from ..planning.rules import NO_STACK, StackContext
 from ..planning.shapes import Layout, Served
+from .arguments import settled
 from .autoscaling import Autoscaling
-from .base import KubernetesObject, checked, project_folder, take
+from .base import checked, project_folder, take
 from .cluster import Cluster
 from .gateway import Gateway
 from .lws import Lws
@@ -71,9 +70,10 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        fields = take(args, EnvironmentArgs)
+        fields, faults = take(args, EnvironmentArgs)
         secrets = fields.pop("secrets", {})
-        self._declare(name, checked(evaluate({"name": name, **fields}, project_folder())), secrets, opts, NO_STACK)
+        layout = checked(evaluate({"name": name, **fields}, project_folder()), faults)
+        self._declare(name, layout, settled({"secrets": secrets}, EnvironmentArgs)["secrets"], opts, NO_STACK)
 
     @classmethod
     def of_layout(
@@ -101,31 +101,23 @@ class Environment(pulumi.ComponentResource):
                 "name": spec.cluster_name,
                 "node_role_name": spec.node_role_name,
                 "node_tags": bool(spec.node_pools.tags),
+                "network_policies": spec.network_policy.enabled,
             },
             pulumi.ResourceOptions(parent=self, depends_on=[network] if network else []),
         )
         in_cluster = pulumi.ResourceOptions.merge(below, pulumi.ResourceOptions(providers=[self.cluster.provider]))
         ready: list[pulumi.Resource] = [self.cluster, *([network] if network else [])]
         pools = self._pools(name, layout, pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=ready)))
-        adopts_crds, makes_policies = spec.lws.install == "chart", makes_policy_controller(spec)
-        # the one provider that takes over what is there: CRDs of an earlier installation, and a ConfigMap that EKS may have made
-        adopting = (
-            self.cluster.kubernetes_provider(f"{name}-adopting", upsert=True)
-            if adopts_crds or makes_policies or installs_keda(spec.autoscaling, layout.groups)
-            else None
-        )
         lws = Lws(
             name,
             {
                 **spec.lws.model_dump(),  # type: ignore[typeddict-item]
                 "image_sources": spec.image_sources,
-                **({"chart_provider": adopting} if adopting and adopts_crds else {}),
+                **({"chart_provider": self.cluster.adopting} if spec.lws.install == "chart" else {}),
             },
             in_cluster,
         )
         before: list[pulumi.Resource] = [lws, *([pools] if pools else [])]
-        if makes_policies:
-            before.append(KubernetesObject(name, build_policy_controller(), pulumi.ResourceOptions(parent=self, provider=adopting)))
         weights = self._weights(name, layout, pulumi.ResourceOptions(parent=self, depends_on=[self.cluster]))
         after = pulumi.ResourceOptions(depends_on=[*before, *([weights] if weights else [])])
         self.models: dict[str, ModelServing] = {}
@@ -143,6 +135,7 @@ class Environment(pulumi.ComponentResource):
             Observability.of_layout(name, layout, pulumi.ResourceOptions.merge(in_cluster, watched))
         if scaled(layout.groups):
             keda = pulumi.ResourceOptions.merge(in_cluster, pulumi.ResourceOptions(depends_on=ready))
+            adopting = self.cluster.adopting if installs_keda(spec.autoscaling, layout.groups) else None
             Autoscaling.of_layout(name, layout, adopting, self.models, keda)
         self.kubeconfig, self.cluster_name, self.node_role_name = self.cluster.kubeconfig, self.cluster.cluster_name, self.cluster.node_role_name
         adopted = list(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []

@@ -58,8 +58,8 @@ class Gateway(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the gateway with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(args, GatewayArgs)
-        layout = checked_model(given)
+        given, faults = take(args, GatewayArgs)
+        layout = checked_model(given, faults)
         self._declare(name, layout, layout.served[0], opts)
 
     @classmethod

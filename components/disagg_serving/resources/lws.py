@@ -6,11 +6,9 @@ from typing import NotRequired
 import pulumi
 import pulumi_kubernetes as k8s
 
-from ..errors import SpecError
 from ..manifests.lws import CHART_RELEASE, build_lws_base, chart_values, lws_chart
 from ..spec import LwsSpec
-from ..spec.validation import parse
-from .base import declare, refused, take
+from .base import checked_form, declare, take
 from .spec_args import LwsSpecArgs
 
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
@@ -40,12 +38,9 @@ class Lws(pulumi.ComponentResource):
     def __init__(self, name: str, args: LwsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Lws", name, {}, opts)
-        fields = take(args, LwsArgs)
+        fields, faults = take(args, LwsArgs)
         provider, sources = fields.pop("chart_provider", None), fields.pop("image_sources", {})
-        try:
-            spec = parse(LwsSpec, fields)
-        except SpecError as problem:
-            raise refused(problem) from None
+        spec = checked_form(LwsSpec, fields, faults, lambda _: [])
         if spec.install == "chart":
             base = declare(name, build_lws_base(spec), self)
             chart, version = lws_chart(spec, sources)

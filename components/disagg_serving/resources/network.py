@@ -4,13 +4,11 @@ import pulumi
 import pulumi_aws as aws
 
 from .. import labels
-from ..errors import SpecError
 from ..planning.addresses import subnet_ranges
 from ..planning.standalone import check_network
 from ..spec import NetworkSpec
 from ..spec.network import region_of
-from ..spec.validation import parse
-from .base import checked_part, refused, take
+from .base import checked_form, take
 from .spec_args import NetworkSpecArgs
 
 
@@ -39,13 +37,9 @@ class Network(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the network. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Network", name, {}, opts)
-        fields = take(args, NetworkArgs)
+        fields, faults = take(args, NetworkArgs)
         cluster_name = fields.pop("cluster_name", name)
-        try:
-            spec = parse(NetworkSpec, fields)
-        except SpecError as problem:
-            raise refused(problem) from None
-        checked_part(check_network(spec))
+        spec = checked_form(NetworkSpec, fields, faults, check_network)
         self._name, self._tags = name, spec.tags
         if spec.existing:
             self.vpc_id = pulumi.Output.from_input(spec.existing.vpc_id or "")

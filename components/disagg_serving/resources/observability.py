@@ -52,7 +52,7 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(args, ObservabilityArgs)
+        given, faults = take(args, ObservabilityArgs)
         evaluation = evaluate_models(
             given["models"],
             given.get("zone"),
@@ -60,10 +60,9 @@ class Observability(pulumi.ComponentResource):
             settings=given.get("node_pools"),
             catalog_dirs=given.get("catalog_dirs", ()),
             auto_mode=given.get("auto_mode", True),
-            by_name=True,
             rest={k: given[k] for k in ("observability", "router", "network_policy", "image_sources") if k in given},
         )
-        self._declare(name, checked(evaluation), opts)
+        self._declare(name, checked(evaluation, faults), opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> "Observability":

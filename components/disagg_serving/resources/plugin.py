@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -14,11 +15,12 @@ from pulumi.provider.experimental.util import camel_case
 from pulumi.provider.server import ComponentInitError
 
 from .. import __version__
+from ..errors import Finding
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
 from ..spec.stack_file import NAMESPACE
+from .arguments import ChecksFailed, refusal
 from .autoscaling import Autoscaling
-from .base import ChecksFailed
 from .cluster import Cluster
 from .environment import Environment
 from .gateway import Gateway
@@ -51,13 +53,38 @@ class Plugin(ComponentProvider):
 
     def construct(self, name: str, resource_type: str, inputs: Any, options: pulumi.ResourceOptions | None = None) -> ConstructResult:
         """Make a component. Raises InputPropertiesError, which Pulumi shows without a traceback, when a check fails."""
+
+        def refused(findings: list[Finding]) -> Exception:
+            reasons = [{"property_path": f.path, "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in findings]
+            return InputPropertiesError(f"{name} cannot be deployed", reasons)  # type: ignore[arg-type]
+
+        before = refusal.set(refused)
         try:
             return super().construct(name, resource_type, inputs, options)
         except ComponentInitError as problem:
             if not isinstance(problem.inner, ChecksFailed):
                 raise
-            reasons = [{"property_path": f.path, "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in problem.inner.findings]
-            raise InputPropertiesError(f"{name} cannot be deployed", reasons) from None  # type: ignore[arg-type]
+            raise refused(problem.inner.findings) from None
+        finally:
+            refusal.reset(before)  # Outputs that wait have taken it along
+
+    def map_input_properties(self, inputs: Any, properties: Any, mapping: Any, component_name: str, property_path: str) -> Any:
+        """Inputs with the names of Python. The SDK would take an Output in place of an object for an empty one."""
+        if isinstance(inputs, pulumi.Output):
+            return inputs
+        known = inputs if isinstance(inputs, dict) else {}
+        later = {key: prop for key, prop in properties.items() if prop.ref and isinstance(known.get(key), pulumi.Output)}
+        now = {key: prop for key, prop in properties.items() if key not in later}
+        mapped = dict(super().map_input_properties(inputs, now, mapping, component_name, property_path))
+        for key, prop in later.items():
+            mapped[mapping[key]] = inputs[key].apply(partial(self._known, prop, component_name, key))
+        return mapped
+
+    def _known(self, prop: Any, component_name: str, path: str, value: Any) -> Any:
+        definition = self.get_type_definition(prop)
+        if definition is None or not isinstance(value, dict):
+            return value
+        return self.map_input_properties(value, definition.properties, definition.properties_mapping, component_name, path)
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:

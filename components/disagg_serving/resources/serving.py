@@ -11,6 +11,7 @@ from ..manifests.serving import Secrets, build_model_base, build_model_workloads
 from ..planning.autoscaling import scaled
 from ..planning.shapes import Layout, Served
 from ..planning.startup import ready_wait_seconds
+from .arguments import settled
 from .base import checked_model, declare, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
@@ -35,6 +36,9 @@ class ModelServingArgs(TypedDict):
 
     network_policy: NotRequired[NetworkPolicySpecArgs]
     """Who may talk to whom. Default: as documented there."""
+
+    service_cidr: NotRequired[str]
+    """Addresses of the cluster's Services, of which policies admit DNS (.10) and API server (.1). Default: both ranges that EKS chooses from."""
 
     image_sources: NotRequired[Mapping[str, str]]
     """Registries to read instead, prefix to prefix. Default: none."""
@@ -63,9 +67,10 @@ class ModelServing(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(args, ModelServingArgs)
-        layout = checked_model(given)
-        secrets = Secrets(given.get("token"), given.get("api_key"))
+        given, faults = take(args, ModelServingArgs)
+        layout = checked_model(given, faults)
+        known = settled(given, ModelServingArgs)
+        secrets = Secrets(known.get("token"), known.get("api_key"))
         self._declare(name, layout, layout.served[0], secrets, opts, create_namespace=given.get("create_namespace", True))
 
     @classmethod

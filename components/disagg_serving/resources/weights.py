@@ -10,6 +10,7 @@ from ..planning.shapes import Layout, Served
 from ..planning.standalone import evaluate_models
 from ..spec import S3WeightsSpec
 from . import iam
+from .arguments import settled
 from .base import checked, project_folder, take
 from .spec_args import ModelSpecArgs
 
@@ -49,15 +50,15 @@ class Weights(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WeightsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make buckets and roles. Raises pulumi.RunError when a check fails."""
-        given = take(args, WeightsArgs)
+        given, faults = take(args, WeightsArgs)
         evaluation = evaluate_models(
             given["models"],
             given.get("zone"),
             project_folder(),
             catalog_dirs=given.get("catalog_dirs", ()),
-            by_name=True,
         )
-        self._declare(name, checked(evaluation), given["cluster_name"], given, opts)
+        layout, settings = checked(evaluation, faults), settled(given, WeightsArgs)
+        self._declare(name, layout, settings["cluster_name"], settings, opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, cluster_name: pulumi.Input[str], settings: Mapping[str, Any], opts: Any) -> "Weights":

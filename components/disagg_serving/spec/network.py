@@ -76,6 +76,14 @@ class NetworkSpec(Spec):
         return self.gpu_zone or (self.zones[0] if self.zones else None)
 
 
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+
+
+def partition_of(zone: str) -> str:
+    """The AWS partition of a zone or region."""
+    return next((partition for start, partition in _PARTITIONS.items() if zone.startswith(start)), "aws")
+
+
 def region_of(zone: str) -> str:
     """The region of an availability zone: us-east-1 for us-east-1a."""
     return zone[:-1]

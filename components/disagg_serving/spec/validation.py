@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel
 
 from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
@@ -24,6 +26,14 @@ _DEEPEST = 40
 
 _MODEL = re.compile(r"models\[(\d+)\]")
 
+
+class _LeftOut(Enum):
+    LEFT_OUT = "left out"
+
+
+LEFT_OUT = _LeftOut.LEFT_OUT
+"""Stands for a value with which somebody else has found fault: here nothing more is said about it."""
+
 S = TypeVar("S", bound=BaseModel)
 Loc = tuple[int | str, ...]
 
@@ -33,12 +43,14 @@ class Parsed(Generic[S]):
     """A spec and the findings about its form.
 
     With findings the spec is what remains when the faulty parts are left out, so that the rules can speak about the rest in the
-    same run; it is None if too much is missing for that. `models` holds the original index of each model that remains.
+    same run; it is None if too much is missing for that. `models` holds the original index of each model that remains, `left_out` the paths
+    of LEFT_OUT, about which there are no findings.
     """
 
     spec: S | None
     findings: list[Finding]
     models: list[int] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def restore(self, finding: Finding) -> Finding:
         """A finding about what remains, with the indices of the file."""
@@ -57,7 +69,7 @@ def parse(model: type[S], data: object) -> S:
     Raises SpecError with all findings.
     """
     parsed = try_parse(model, data)
-    if parsed.findings or parsed.spec is None:
+    if parsed.findings or parsed.left_out or parsed.spec is None:
         raise SpecError(parsed.findings)
     return parsed.spec
 
@@ -77,7 +89,7 @@ class _Repair(Generic[S]):
     def __init__(self, model: type[S], data: dict[str, Any]) -> None:
         cleaner = _Cleaner(model)
         cleaner.clean(data)
-        self.model, self.data, self.findings = model, data, cleaner.findings
+        self.model, self.data, self.findings, self.left_out = model, data, cleaner.findings, cleaner.left_out
         self.removed: set[Loc] = set(cleaner.removed)
         models = data.get("models")
         self.origin = list(range(len(models))) if isinstance(models, list) else []
@@ -86,7 +98,7 @@ class _Repair(Generic[S]):
         """The spec of what remains."""
         for _ in range(_REPAIR_ROUNDS):
             try:
-                return Parsed(self.model.model_validate(self.data), self.findings, self.origin)
+                return Parsed(self.model.model_validate(self.data), self.findings, self.origin, self.left_out)
             except ValidationError as problem:
                 errors = problem.errors(include_url=False)
             self.findings += [
@@ -96,7 +108,7 @@ class _Repair(Generic[S]):
             ]
             if not self._leave_out(errors):
                 break
-        return Parsed(None, self.findings)
+        return Parsed(None, self.findings, left_out=self.left_out)
 
     def _is_new(self, loc: Loc) -> bool:
         place = self._original(loc)
@@ -133,10 +145,10 @@ class _Repair(Generic[S]):
             loc: Loc = error["loc"]
             if "[key]" in loc:
                 loc = loc[: loc.index("[key]")]
-            if error["type"] == "missing" or self._original(loc) in self.removed:
+            if error["type"] == "missing" or (self._original(loc) in self.removed and not _is_model(loc)):
                 loc = loc[:-1]
             self.removed.add(self._original(loc))
-            if loc[:1] == ("models",) and len(loc) == 2:  # noqa: PLR2004 (a model itself)
+            if _is_model(loc):
                 gone.add(int(loc[1]))
                 continue
             # a faulty entry takes its list along, to keep the indices of others
@@ -150,6 +162,10 @@ class _Repair(Generic[S]):
             self.data["models"] = [self.data["models"][i] for i in keep]
             self.origin = [self.origin[i] for i in keep]
         return True
+
+
+def _is_model(loc: Loc) -> bool:
+    return loc[:1] == ("models",) and len(loc) == 2  # noqa: PLR2004 (the list and the place in it)
 
 
 def _pop(data: Any, loc: Loc) -> None:
@@ -177,6 +193,7 @@ class _Cleaner:
         self.model = model
         self.findings: list[Finding] = []
         self.removed: list[Loc] = []
+        self.left_out: list[str] = []
         # what an alias repeats is looked at once: repetitions of repetitions grow without bound
         self._seen: set[int] = set()
 
@@ -191,13 +208,17 @@ class _Cleaner:
                 self.findings.append(_plain_secret(loc, "has a key with a password, key or token in it, which every plan would show"))
                 del data[key]
                 continue
-            finding = self._odd_value((*loc, key), value, above)
-            if finding is None:
+            if value is LEFT_OUT:
+                named = tuple(to_camel(part) if isinstance(part, str) else part for part in (*loc, key))
+                self.left_out.append(path_of(named))
+                self.removed.append(named)
+            elif (finding := self._odd_value((*loc, key), value, above)) is not None:
+                self.findings.append(finding)
+            else:
                 if isinstance(value, (dict, list)) and id(value) not in self._seen:
                     self._seen.add(id(value))
                     self.clean(value, (*loc, key), (*above, id(value)))
                 continue
-            self.findings.append(finding)
             self.removed.append((*loc, key))
             if isinstance(data, dict):
                 del data[key]

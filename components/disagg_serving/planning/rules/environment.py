@@ -12,7 +12,7 @@ from ...corrections import Correction
 from ...credentials import AWS_KEYS
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
-from ...spec.network import region_of
+from ...spec.network import partition_of, region_of
 from ..pairs import pairs_of
 from ..startup import startup_budget_seconds
 from .registry import Fault, Stage, Subject, remove, rule, rules, use
@@ -20,7 +20,6 @@ from .registry import Fault, Stage, Subject, remove, rule, rules, use
 MAX_NODE_HOURS, SECONDS_AN_HOUR = 504, 3600
 RESTART_SECONDS = 240
 """What a group takes besides its drain: the pods' sleep before it, their end, and the controller's and scheduler's turns (our judgement)."""
-PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
 LONGEST_KEY = 40
@@ -191,7 +190,7 @@ def partition(s: Subject) -> Iterator[Fault]:
     zone = s.spec.network.zone
     if zone is None:
         return
-    lies_in = next((p for start, p in PARTITIONS.items() if zone.startswith(start)), "aws")
+    lies_in = partition_of(zone)
     place, cluster = ("existingCluster", s.spec.existing_cluster) if s.spec.existing_cluster else ("cluster", s.spec.cluster)
     stated = cluster.partition if cluster else "aws"
     if stated != lies_in:
