@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -14,6 +13,7 @@ from disagg_serving.planning.cost import cost_of
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.startup import BASE_SECONDS, DOWNLOAD_GB_PER_SECOND, STREAM_GB_PER_SECOND, load_seconds, startup_budget_seconds
 
+from scripts import rights
 from scripts.pictures import layout_of, recorded
 from scripts.reference import table
 
@@ -48,8 +48,8 @@ def start_times() -> list[str]:
 
 
 def aws_resources() -> list[str]:
-    """What the deployer's identity makes in AWS, from the recorded programs."""
-    counted = {stack: Counter(r.type for r in recorded(stack).resources.values() if r.type.startswith("aws:")) for stack in STACKS}
+    """What the deployer's identity makes in AWS, from the recorded programs and what pulumi-eks makes inside its component."""
+    counted = {stack: rights.made(recorded(stack)) for stack in STACKS}
     kinds = sorted({kind for found in counted.values() for kind in found})
     rows = [(f"`{kind.rpartition(':')[0]}`", *(counted[stack][kind] or "" for stack in STACKS)) for kind in kinds]
     return table(("resource of pulumi-aws", *(f"`{stack}`" for stack in STACKS)), rows)
@@ -70,7 +70,15 @@ def versions() -> list[str]:
     return table(("part", "version", "source", "checked"), listed)
 
 
-BLOCKS: Mapping[str, Callable[[], list[str]]] = {"costs": costs, "start-times": start_times, "aws-resources": aws_resources, "versions": versions}
+BLOCKS: Mapping[str, Callable[[], list[str]]] = {
+    "costs": costs,
+    "start-times": start_times,
+    "aws-resources": aws_resources,
+    "versions": versions,
+    "deployer-actions": rights.actions_by_type,
+    "deployer-policy": lambda: rights.printed(rights.deployer()),
+    "preview-policy": lambda: rights.printed(rights.previewer()),
+}
 """What a comment `<!-- generated: NAME -->` may ask for."""
 
 
