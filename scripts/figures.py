@@ -152,6 +152,7 @@ BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "start-times": start_times,
     "aws-resources": aws_resources,
     "versions": versions,
+    "iam-roles": lambda: rights.roles(recorded("staging"), recorded("glm5")),
     "deployer-actions": rights.actions_by_type,
     "deployer-policy": lambda: rights.printed(rights.deployer()),
     "preview-policy": lambda: rights.printed(rights.previewer()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -104,6 +105,33 @@ def actions_by_type() -> list[str]:
         for kind, verbs in rights()["types"].items()
     ]
     return table(("resource of pulumi-aws", "reads", "creates, changes, deletes"), rows)
+
+
+def roles(*graphs: Graph) -> list[str]:
+    """Every IAM role that recorded programs declare, and the one that pulumi-eks makes: who assumes it, and what it may."""
+    rows: dict[str, tuple[str, str, str, str]] = {}
+    for graph in graphs:
+        (environment,) = [r.name for r in graph.of_type("disagg-serving:index:Environment")]
+        for role in graph.of_type("aws:iam/role:Role"):
+            trust = json.loads(role.inputs["assumeRolePolicy"])["Statement"][0]["Principal"]["Service"]
+            attached = [a for a in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment") if a.name.startswith(f"{role.name}-")]
+            own = [p for p in graph.of_type("aws:iam/rolePolicy:RolePolicy") if _same(p.name, role.name)]
+            allowed = {a for p in own for one in json.loads(p.inputs["policy"])["Statement"] for a in one["Action"]}
+            full = role.inputs.get("name") or f"{role.inputs.get('namePrefix') or role.name + '-'}..."
+            called = re.sub("-.+-weights-", "-MODEL-weights-", full.replace(f"{environment}-", "NAME-", 1))
+            called = re.sub("-[a-z]+(-[a-z]+)+-[0-9]-gpu-node", "-REGION-gpu-node", called)
+            policies = ", ".join(sorted(a.inputs["policyArn"].rpartition("/")[2] for a in attached))
+            before = rows.get(called)
+            if before is None or len(_codes(allowed)) > len(before[3]):
+                rows[called] = (f"`{called}`", trust, policies, _codes(allowed))
+    built_in = "`NAME-nodeRole-role-...`, by pulumi-eks, of the nodes of the built-in pools"
+    last = (built_in, "ec2.amazonaws.com", ", ".join(sorted(NODE_POLICIES)), "")
+    return table(("role", "assumed by", "AWS's policies", "own policy allows"), [*(rows[called] for called in sorted(rows)), last])
+
+
+def _same(policy: str, role: str) -> bool:
+    """Whether a policy is a role's own, by the names of both resources; that of node tags is the cluster's."""
+    return policy == role or policy.replace("-node-tags", "-cluster") == role
 
 
 def _codes(actions: Iterable[str]) -> str:

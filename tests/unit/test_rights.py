@@ -164,3 +164,21 @@ def test_roles_and_policies_of_programs_are_allowed(case: str) -> None:
         assert permits(policy, "iam:CreateRole", f"{ROLE}/{full}"), full
     for attachment in graph_of(case).of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
         assert permits(policy, "iam:AttachRolePolicy", f"{ROLE}/{name}-x", policy=attachment.inputs["policyArn"])
+
+
+def test_every_role_is_in_the_security_model() -> None:
+    """The table of roles has one row for each kind of role that any program declares, with AWS's policies and the rights of its own."""
+    rows = [[cell.strip(" `") for cell in line.strip("| ").split(" | ")] for line in rights.roles(graph_of("staging"), graph_of("glm5"))[2:]]
+    forms = [
+        re.escape(row[0]).replace("NAME", "[a-z0-9]+").replace("MODEL", "[a-z0-9-]+").replace("REGION", "[a-z0-9-]+").replace(r"\.\.\.", ".*")
+        for row in rows[:-1]
+    ]
+    for case in set(CASES) - {"long names", "GovCloud"}:
+        for role in graph_of(case).of_type("aws:iam/role:Role"):
+            full = role.inputs.get("name") or role.inputs.get("namePrefix") or f"{role.name}-"
+            assert [form for form in forms if re.fullmatch(form, full)], full
+    by_name = {row[0]: row for row in rows}
+    assert "AmazonEKSComputePolicy" in by_name["NAME-cluster-..."][2]
+    assert "ec2:RunInstances" in " ".join(by_name["NAME-cluster-..."])
+    assert "s3:PutObject" in " ".join(by_name["NAME-MODEL-weights-write-..."])
+    assert "s3:PutObject" not in " ".join(by_name["NAME-MODEL-weights-read-..."])
