@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 
 from disagg_serving import pins
 from disagg_serving.catalog import load_catalog
-from disagg_serving.planning.cost import cost_of
+from disagg_serving.catalog.loader import PACKAGE_DIR
+from disagg_serving.planning.cost import FIXED, cost_of
 from disagg_serving.planning.placement import place
-from disagg_serving.planning.startup import BASE_SECONDS, DOWNLOAD_GB_PER_SECOND, STREAM_GB_PER_SECOND, load_seconds, startup_budget_seconds
+from disagg_serving.planning.startup import (
+    BASE_SECONDS,
+    DOWNLOAD_GB_PER_SECOND,
+    STREAM_GB_PER_SECOND,
+    load_seconds,
+    mirror_budget_seconds,
+    startup_budget_seconds,
+)
+from disagg_serving.yaml_io import read_yaml
 
+from scripts import rights
 from scripts.pictures import layout_of, recorded
 from scripts.reference import table
 
@@ -34,22 +43,87 @@ def costs() -> list[str]:
     return table(("stack", "GPU nodes", "USD an hour", "USD a day", "oldest price", "not known, so not in it"), rows)
 
 
+def downloads() -> list[str]:
+    """What passes the NAT gateway at a start, which no line of a plan has: every pod that downloads fetches the checkpoint for itself."""
+    rows = []
+    for stack in STACKS:
+        layout = layout_of(stack)
+        (served,) = layout.served
+        size = served.facts.checkpoint_gb
+        pods = sum(g.size * g.replicas for g in layout.groups)
+        if served.weights_uri:
+            way, passes = "once, by the Job that copies to S3", size
+        else:
+            way, passes = f"by each of {pods} pods" if pods > 1 else "by one pod", size * pods
+        rows.append((f"`{stack}`", f"{size:g}", way, f"{passes:,.0f}", f"{passes * _per_gb():,.2f}"))
+    head = ("stack", "checkpoint GB", "fetched", "GB through NAT", f"USD, at {_per_gb():g} for each GB")
+    return table(head, rows)
+
+
+def _per_gb() -> float:
+    return float(read_yaml(PACKAGE_DIR / "prices.yaml")["natGateway"]["usdPerGB"])
+
+
+TUTORIAL_HOURS, THEIR_FEE = 2, 0.12
+"""How long the tutorial leaves its GPU node running, and what others say that Auto Mode takes (planning/cost.py)."""
+
+
+def tutorial_cost() -> list[str]:
+    """What one pass through the tutorial costs."""
+    layout = layout_of("dev")
+    cost = cost_of(layout)
+    (served,) = layout.served
+    (node,) = [line["perHour"] for line in cost["lines"] if line["name"] not in FIXED]
+    running, fetched = TUTORIAL_HOURS * cost["perHour"], served.facts.checkpoint_gb * _per_gb()
+    fee = TUTORIAL_HOURS * node * THEIR_FEE
+    rows = [
+        (f"`dev` for {TUTORIAL_HOURS} hours, GPU node included from the first minute", f"{running:.2f}"),
+        (f"{served.facts.checkpoint_gb:g} GB of weights through the NAT gateway, once", f"{fetched:.2f}"),
+        (f"management of the node, if it is {100 * THEIR_FEE:.0f} % as others say", f"{fee:.2f}"),
+        ("**together**", f"**{sum(round(part, 2) for part in (running, fetched, fee)):.2f}**"),
+    ]
+    return table(("the tutorial", "USD"), rows)
+
+
+def steps() -> list[str]:
+    """How long each step of the tutorial takes."""
+    (served,) = layout_of("dev").served
+    rows = [
+        ("quota for P instances", "hours to days", "AWS answers; new accounts have 0"),
+        ("state, key, deployer", "10 minutes", "by hand"),
+        ("plan", "3 seconds; the first time with the [installation](../README.md)", "measured, `make preview`"),
+        ("network, cluster, charts", "20 to 30 minutes", "reported for EKS by [others' installers](#where-the-times-come-from), not measured here"),
+        (
+            "node and model",
+            f"some minutes for the node, then up to {startup_budget_seconds(served) // 60} until the model answers",
+            "the start budget of the probes, [below](#4-wait)",
+        ),
+        ("destroy", "up to an hour", "pools wait 45 minutes at most for their nodes"),
+    ]
+    return table(("step", "takes", "source"), rows)
+
+
 def start_times() -> list[str]:
-    """How long engines may take to start, as the probes allow it."""
+    """How long engines may take to start, as the probes allow it, and how long the copy to S3 before that."""
     rows = []
     for stack in STACKS:
         (served,) = layout_of(stack).served
         way = "streamed from S3" if served.weights_uri else "downloaded"
         load, budget = load_seconds(served) / 60, startup_budget_seconds(served) // 60
-        rows.append((f"`{stack}`", served.facts.id, f"{served.facts.checkpoint_gb:g}", way, f"{load:.0f}", budget))
-    head = ("stack", "model", "checkpoint GB", "weights are", "minutes to load, slow end", "minutes until a start counts as failed")
+        copy = f"up to {mirror_budget_seconds(served) // 60}" if served.spec.weights.mirror else ""
+        rows.append((f"`{stack}`", served.facts.id, f"{served.facts.checkpoint_gb:g}", way, copy, f"{load:.0f}", budget))
+    head = (
+        "stack", "model", "checkpoint GB", "weights are", "minutes to copy to S3, once", "minutes to load, slow end",
+        "minutes until a start counts as failed",
+    )  # fmt: skip
     speeds = f"{DOWNLOAD_GB_PER_SECOND} GB/s downloaded, {STREAM_GB_PER_SECOND} GB/s streamed; the budget is 1.5 x ({BASE_SECONDS} s + loading)"
-    return [*table(head, rows), "", f"Slow ends: {speeds} (`planning/startup.py`, with sources)."]
+    first = "Before the copy to S3 is done no GPU node is asked for."
+    return [*table(head, rows), "", f"Slow ends: {speeds} (`planning/startup.py`, with sources). {first}"]
 
 
 def aws_resources() -> list[str]:
-    """What the deployer's identity makes in AWS, from the recorded programs."""
-    counted = {stack: Counter(r.type for r in recorded(stack).resources.values() if r.type.startswith("aws:")) for stack in STACKS}
+    """What the deployer's identity makes in AWS, from the recorded programs and what pulumi-eks makes inside its component."""
+    counted = {stack: rights.made(recorded(stack)) for stack in STACKS}
     kinds = sorted({kind for found in counted.values() for kind in found})
     rows = [(f"`{kind.rpartition(':')[0]}`", *(counted[stack][kind] or "" for stack in STACKS)) for kind in kinds]
     return table(("resource of pulumi-aws", *(f"`{stack}`" for stack in STACKS)), rows)
@@ -70,7 +144,19 @@ def versions() -> list[str]:
     return table(("part", "version", "source", "checked"), listed)
 
 
-BLOCKS: Mapping[str, Callable[[], list[str]]] = {"costs": costs, "start-times": start_times, "aws-resources": aws_resources, "versions": versions}
+BLOCKS: Mapping[str, Callable[[], list[str]]] = {
+    "costs": costs,
+    "downloads": downloads,
+    "tutorial-cost": tutorial_cost,
+    "steps": steps,
+    "start-times": start_times,
+    "aws-resources": aws_resources,
+    "versions": versions,
+    "iam-roles": lambda: rights.roles(recorded("staging"), recorded("glm5")),
+    "deployer-actions": rights.actions_by_type,
+    "deployer-policy": lambda: rights.printed(rights.deployer()),
+    "preview-policy": lambda: rights.printed(rights.previewer()),
+}
 """What a comment `<!-- generated: NAME -->` may ask for."""
 
 

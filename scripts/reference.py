@@ -312,8 +312,11 @@ def _metrics(entries: Iterable[MetricList]) -> list[str]:
 
 def _prices() -> list[str]:
     prices = read_yaml(PACKAGE_DIR / "prices.yaml")
-    rows = [(name, f"{p['usdPerHour']:g}", p["region"], p["asOf"], p["source"]) for name, p in prices.items()]
-    return table(("what", "USD/h", "region", "of", "source"), rows)
+    rows = [
+        (name, f"{p['usdPerHour']:g}", f"{p['usdPerGB']:g}" if "usdPerGB" in p else "", p["region"], p["asOf"], p["source"])
+        for name, p in prices.items()
+    ]
+    return table(("what", "USD/h", "USD/GB", "region", "of", "source"), rows)
 
 
 def _sources(noun: str, entries: Iterable[Entry]) -> list[str]:

@@ -111,6 +111,8 @@ def applies(statement: dict[str, Any], action: str, resource: str, context: dict
         "StringEquals": lambda wanted, found: wanted == found,
         "StringLike": matches,
         "Bool": lambda wanted, found: wanted == found,
+        "ArnEquals": matches,
+        "ForAnyValue:StringEquals": lambda wanted, found: wanted == found,
     }
     conditions = [(operators[o], key, listed(wanted)) for o, c in statement.get("Condition", {}).items() for key, wanted in c.items()]
     return (
@@ -120,10 +122,21 @@ def applies(statement: dict[str, Any], action: str, resource: str, context: dict
     )
 
 
+CONTEXT = {
+    "prefix": "s3:prefix",
+    "tls": "aws:SecureTransport",
+    "region": "aws:RequestedRegion",
+    "passed_to": "iam:PassedToService",
+    "policy": "iam:PolicyARN",
+    "service": "iam:AWSServiceName",
+    "alias": "kms:ResourceAliases",
+}
+"""Condition keys by the words that tests give them."""
+
+
 def permits(document: dict[str, Any], action: str, resource: str, **context: str) -> bool:
-    """What IAM decides by one document: allowed by a statement, and denied by none. The context may have `prefix` and `tls`."""
-    known = {"s3:prefix": context["prefix"]} if "prefix" in context else {}
-    known |= {"aws:SecureTransport": context["tls"]} if "tls" in context else {}
+    """What IAM decides by one document: allowed by a statement, and denied by none. The context has the words of CONTEXT."""
+    known = {CONTEXT[word]: value for word, value in context.items()}
     effects = {s["Effect"] for s in document["Statement"] if applies(s, action, resource, known)}
     return effects == {"Allow"}
 

@@ -73,7 +73,7 @@ def test_a_stale_figure_is_noticed() -> None:
     spoilt = re.sub(r"\| `prod` \|", "| `prod` (cheap) |", page)
     assert spoilt != page
     assert figures.filled(spoilt) == page
-    assert page.count("<!-- generated: ") == page.count("<!-- end of generated -->") == len(figures.BLOCK.findall(page)) == 3
+    assert page.count("<!-- generated: ") == page.count("<!-- end of generated -->") == len(figures.BLOCK.findall(page)) == 6
 
 
 RULES = {r.id for r in rules()}

@@ -94,6 +94,21 @@ def shellcheck(script: str, *options: str) -> str:
     return str(subprocess.run(command, input=script, capture_output=True, text=True, check=False).stdout)
 
 
+def test_roles_trust_the_environments_of_the_workflow() -> None:
+    """The subjects that the page of review tells roles to trust are those that the jobs of deploy.yml have, and none is open to all."""
+    page = (ROOT / "docs/review.md").read_text(encoding="utf-8")
+    jobs = load(WORKFLOWS / "deploy.yml")["jobs"]
+    made = {job["environment"].replace("${{ matrix.stack }}", "prod") for job in jobs.values()}
+    assert set(re.findall(r"repo:ORG/REPO:environment:([a-z-]+)", page)) == made
+    (trust,) = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
+    (statement,) = trust["Statement"]
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+    assert statement["Condition"]["StringEquals"] == {
+        "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+        "token.actions.githubusercontent.com:sub": "repo:ORG/REPO:environment:prod",
+    }
+
+
 def test_only_publishing_may_do_anything() -> None:
     """What runs tests or a pull request's code reads the repository and no more; a release has no secret, and an environment that approves it."""
     assert load(OWN / "ci.yml")["permissions"] == {"contents": "read"}

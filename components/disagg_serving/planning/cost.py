@@ -113,7 +113,8 @@ def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
     network = layout.spec.network
     if network.existing is None:
         gateways = len(network.zones) if network.nat_gateways == "perZone" else 1
-        lines.append(_line("NAT gateways", "NAT gateway", gateways, _price(prices["natGateway"]), "without the charge for each GB"))
+        note = f"without the charge for traffic, {prices['natGateway']['usdPerGB']:g} for each GB"
+        lines.append(_line("NAT gateways", "NAT gateway", gateways, _price(prices["natGateway"]), note))
     lines.append(
         _line(
             FEE,
