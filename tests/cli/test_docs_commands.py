@@ -23,7 +23,7 @@ from typer.main import get_command
 NOT_RUN = {
     r"make [a-z-]+": "installs, builds or runs this suite; the target is looked up in the Makefile",
     r"disagg (verify|bench .*--start).*": "wants a cluster: tests/live/test_verify.py and tests/live/test_load.py run it",
-    r"disagg .*--look-up": "asks AWS: tests/cli/test_look_up.py runs it against answers",
+    r"disagg .*--look-up.*": "asks AWS: tests/cli/test_look_up.py runs it against answers",
     r"pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
     r"pip install .*": "installs: scripts/check_package.py does it with the built wheel",
     r"aws .*": "wants an account",
@@ -45,8 +45,9 @@ ALL = commands()
 
 
 def plain(text: str) -> str:
-    """A command without the folder of the program, variables before it, and what the shell does with its output."""
+    """A command without the folder of the program, variables before it, and what the shell and jq do with its output."""
     text = re.sub(r"^(\.venv/bin/)", "", text)
+    text = re.sub(r" \| jq .*", "", text)
     return re.sub(r"\s+(&|> \S+)$", "", text)
 
 
@@ -75,6 +76,9 @@ def test_commands_run(file: Path, disagg: Run, tmp_path: Path, monkeypatch: pyte
         folder = copy / file.parent.relative_to(ROOT) if "from this folder" in file.read_text(encoding="utf-8") else copy
         assert disagg(*shlex.split(plain(command.text))[1:], cwd=folder) == 0, (command.text, disagg.out[-2000:] + disagg.err)
         assert disagg.out.strip(), command.text
+        if " | " in command.text and shutil.which("jq"):
+            asked = subprocess.run(["bash", "-c", command.text.split(" | ", 1)[1]], input=disagg.out, capture_output=True, text=True, check=False)  # noqa: S607
+            assert (asked.returncode, asked.stdout.strip()) == (0, "true"), asked.stderr
 
 
 def copy_of_repository(folder: Path) -> Path:
