@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from command_line import Run
 from disagg_serving.cli.main import COMMANDS, build_app
-from documents import Command, commands, documents, tokens
+from documents import Command, blocks, commands, documents, tokens
 from factories import ROOT
 from repositories import Repository
 from typer import TyperException
@@ -79,6 +79,30 @@ def test_commands_run(file: Path, disagg: Run, tmp_path: Path, monkeypatch: pyte
         if " | " in command.text and shutil.which("jq"):
             asked = subprocess.run(["bash", "-c", command.text.split(" | ", 1)[1]], input=disagg.out, capture_output=True, text=True, check=False)  # noqa: S607
             assert (asked.returncode, asked.stdout.strip()) == (0, "true"), asked.stderr
+
+
+def output_on(page: str, words: str) -> list[str]:
+    """The lines of what a page shows as printed, by some words in it."""
+    (block,) = [b for b in blocks("text") if b.file == ROOT / page and words in b.text]
+    return block.text.splitlines()
+
+
+def test_shown_error_is_printed(disagg: Run, tmp_path: Path) -> None:
+    """The error that the quick start shows is what `check` says of the stack that it has made, after the change that it tells."""
+    text = (ROOT / "docs/quick-start.md").read_text(encoding="utf-8")
+    (making,) = [c for c in RUN if c.block.file == ROOT / "docs/quick-start.md" and " init try " in c.text]
+    (changed,) = re.findall(r"`(maxModelLen: \d+)` for example", text)
+    assert disagg(*shlex.split(plain(making.text))[1:], cwd=tmp_path) == 0
+    file = tmp_path / "stacks/Pulumi.try.yaml"
+    file.write_text(re.sub(r"maxModelLen: \d+", changed, file.read_text(encoding="utf-8")), encoding="utf-8")
+    assert disagg("check", "try", cwd=tmp_path) == 2
+    assert [line for line in disagg.out.splitlines() if line.startswith("error")] == output_on("docs/quick-start.md", "error [")
+
+
+def test_shown_plan_is_printed(disagg: Run) -> None:
+    """Placement and memory in the README are those that the plan of prod prints."""
+    assert disagg("plan", "prod") == 0
+    assert [line for line in output_on("README.md", "Placement") if line.strip() not in {x.strip() for x in disagg.out.splitlines()}] == []
 
 
 def copy_of_repository(folder: Path) -> Path:
