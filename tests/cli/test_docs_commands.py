@@ -24,12 +24,12 @@ NOT_RUN = {
     r"make [a-z-]+": "installs, builds or runs this suite; the target is looked up in the Makefile",
     r"disagg (verify|bench .*--start).*": "wants a cluster: tests/live/test_verify.py and tests/live/test_load.py run it",
     r"disagg .*--look-up.*": "asks AWS: tests/cli/test_look_up.py runs it against answers",
-    r"pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
+    r"(ENDPOINT=\$\()?pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
     r"pip install .*": "installs: scripts/check_package.py does it with the built wheel",
-    r"aws .*": "wants an account",
+    r"(KEY_ID=\$\()?aws .*": "wants an account",
+    r"source .*": "sets up the reader's shell",
     r"(PREFILL=\$\()?kubectl .*": "wants a cluster",
     r"curl .*": "wants an endpoint",
-    r"# .*": "is something to do by hand",
 }
 """Commands that no test types, by pattern, and why."""
 CONFIG = {

@@ -101,7 +101,7 @@ class ClusterSpecArgs(TypedDict):
     """Kubernetes minor version, quoted. Default: 1.36."""
 
     admin_role_arns: NotRequired[Sequence[str]]
-    """IAM roles that get cluster administration by access entries. Default: none (the creator stays administrator)."""
+    """IAM roles that get cluster administration by access entries. With creatorAdmin the creating role is not among them: it has an entry already, and EKS refuses a second. Default: none (the creator stays administrator)."""
 
     creator_admin: NotRequired[bool]
     """Whether the identity that creates the cluster is its administrator. False needs it among adminRoleArns. Default: true."""

@@ -54,7 +54,9 @@ class ClusterSpec(Spec):
     name: ClusterName | None = Field(None, description="Name of the EKS cluster. Default: the environment's name.")
     kubernetes_version: Minor = Field(KUBERNETES.version, description=f"Kubernetes minor version, quoted. Default: {KUBERNETES.version}.")
     admin_role_arns: list[RoleArn] = Field(
-        [], description="IAM roles that get cluster administration by access entries. Default: none (the creator stays administrator)."
+        [],
+        description="IAM roles that get cluster administration by access entries. With creatorAdmin the creating role is not among "
+        "them: it has an entry already, and EKS refuses a second. Default: none (the creator stays administrator).",
     )
     creator_admin: bool = Field(
         True,
