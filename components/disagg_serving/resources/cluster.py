@@ -15,6 +15,7 @@ from ..spec import ClusterSpec, ExistingClusterSpec
 from ..spec.validation import parse
 from . import iam
 from .base import checked_part, id_terms, refused, take
+from .endpoint import endpoint_rules
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -158,7 +159,7 @@ class Cluster(pulumi.ComponentResource):
         self.cluster_name = pulumi.Output.from_input(cluster_name)
         self.kubeconfig = cluster.kubeconfig_json
         self._identifier = cluster_name
-        self._ready = [cluster]
+        self._ready = [cluster, *endpoint_rules(name, spec, cluster, self)]
         self.node_role_name = self._node_role(
             given["node_role_name"] or f"{cluster_name}-gpu-node",
             cluster_name,
