@@ -7,6 +7,7 @@ from factories import aggregated, environment, existing_cluster, model, role
 from .case import DECODE, SERVER, Case, decode, network, one, server, stack
 
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 2}
+OFFICE = {"publicAccessCidrs": ["203.0.113.0/24"]}
 GPU_NODES = {"gpuZone": "us-east-1a", "existing": {"gpuSubnetIds": ["subnet-1"]}}
 CAPACITY_CASES = [
     Case(
@@ -239,6 +240,14 @@ ENVIRONMENT_CASES = [
         "cluster.endpoint.publicAccessCidrs[0]",
         "999.1.1.1/99",
         "for example 203.0.113.0/24",
+    ),
+    Case(
+        "private endpoint opened that is not there",
+        environment(cluster={"endpoint": {**OFFICE, "privateAccess": False, "privateAccessCidrs": ["10.99.0.0/16"]}}),
+        "cluster.endpoint.privateAccessCidrs",
+        says="has no effect without a private endpoint",
+        allowed="privateAccess: true",
+        fix="remove it, or set privateAccess: true",
     ),
     Case("key of another service", environment(cluster={"kmsKeyArn": "arn:aws:s3:::x"}), "cluster.kmsKeyArn", "arn:aws:s3:::x", "a key's ARN"),
     Case("tag of AWS", environment(nodePools={"tags": {"aws:foo": "x"}}), "nodePools.tags.aws:foo", "", "tags of your own", "remove it"),

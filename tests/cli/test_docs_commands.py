@@ -23,13 +23,13 @@ from typer.main import get_command
 NOT_RUN = {
     r"make [a-z-]+": "installs, builds or runs this suite; the target is looked up in the Makefile",
     r"disagg (verify|bench .*--start).*": "wants a cluster: tests/live/test_verify.py and tests/live/test_load.py run it",
-    r"disagg .*--look-up": "asks AWS: tests/cli/test_look_up.py runs it against answers",
-    r"pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
+    r"disagg .*--look-up.*": "asks AWS: tests/cli/test_look_up.py runs it against answers",
+    r"(ENDPOINT=\$\()?pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
     r"pip install .*": "installs: scripts/check_package.py does it with the built wheel",
-    r"aws .*": "wants an account",
+    r"(KEY_ID=\$\()?aws .*": "wants an account",
+    r"source .*": "sets up the reader's shell",
     r"(PREFILL=\$\()?kubectl .*": "wants a cluster",
     r"curl .*": "wants an endpoint",
-    r"# .*": "is something to do by hand",
 }
 """Commands that no test types, by pattern, and why."""
 CONFIG = {
@@ -45,8 +45,9 @@ ALL = commands()
 
 
 def plain(text: str) -> str:
-    """A command without the folder of the program, variables before it, and what the shell does with its output."""
+    """A command without the folder of the program, variables before it, and what the shell and jq do with its output."""
     text = re.sub(r"^(\.venv/bin/)", "", text)
+    text = re.sub(r" \| jq .*", "", text)
     return re.sub(r"\s+(&|> \S+)$", "", text)
 
 
@@ -75,6 +76,33 @@ def test_commands_run(file: Path, disagg: Run, tmp_path: Path, monkeypatch: pyte
         folder = copy / file.parent.relative_to(ROOT) if "from this folder" in file.read_text(encoding="utf-8") else copy
         assert disagg(*shlex.split(plain(command.text))[1:], cwd=folder) == 0, (command.text, disagg.out[-2000:] + disagg.err)
         assert disagg.out.strip(), command.text
+        if " | " in command.text and shutil.which("jq"):
+            asked = subprocess.run(["bash", "-c", command.text.split(" | ", 1)[1]], input=disagg.out, capture_output=True, text=True, check=False)  # noqa: S607
+            assert (asked.returncode, asked.stdout.strip()) == (0, "true"), asked.stderr
+
+
+def output_on(page: str, words: str) -> list[str]:
+    """The lines of what a page shows as printed, by some words in it."""
+    (block,) = [b for b in blocks("text") if b.file == ROOT / page and words in b.text]
+    return block.text.splitlines()
+
+
+def test_shown_error_is_printed(disagg: Run, tmp_path: Path) -> None:
+    """The error that the quick start shows is what `check` says of the stack that it has made, after the change that it tells."""
+    text = (ROOT / "docs/quick-start.md").read_text(encoding="utf-8")
+    (making,) = [c for c in RUN if c.block.file == ROOT / "docs/quick-start.md" and " init try " in c.text]
+    (changed,) = re.findall(r"`(maxModelLen: \d+)` for example", text)
+    assert disagg(*shlex.split(plain(making.text))[1:], cwd=tmp_path) == 0
+    file = tmp_path / "stacks/Pulumi.try.yaml"
+    file.write_text(re.sub(r"maxModelLen: \d+", changed, file.read_text(encoding="utf-8")), encoding="utf-8")
+    assert disagg("check", "try", cwd=tmp_path) == 2
+    assert [line for line in disagg.out.splitlines() if line.startswith("error")] == output_on("docs/quick-start.md", "error [")
+
+
+def test_shown_plan_is_printed(disagg: Run) -> None:
+    """Placement and memory in the README are those that the plan of prod prints."""
+    assert disagg("plan", "prod") == 0
+    assert [line for line in output_on("README.md", "Placement") if line.strip() not in {x.strip() for x in disagg.out.splitlines()}] == []
 
 
 def shown(page: str, word: str) -> str:

@@ -73,6 +73,29 @@ def test_adding_a_zone_moves_no_subnet() -> None:
     assert before.items() <= after.items()
 
 
+INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+RUNNER = "sg-0123456789abcdef0"
+
+
+def test_private_endpoint_lets_in_who_is_named() -> None:
+    """Each network and group gets a rule for the API's port on the cluster's own group; what is in the cluster comes after it and goes before."""
+    opened = {"publicAccess": False, "privateAccessCidrs": ["10.99.0.0/16"], "privateAccessSecurityGroupIds": [RUNNER]}
+    graph = environment_graph(environment(cluster={"endpoint": opened, "tags": {"team": "serving"}}))
+    rules = {r.name: r for r in graph.of_type(INGRESS)}
+    common = {"securityGroupId": COMPUTED, "ipProtocol": "tcp", "fromPort": 443, "toPort": 443, "tags": {"team": "serving"}}
+    sources = {name: {k: v for k, v in r.inputs.items() if k not in {*common, "description"}} for name, r in rules.items()}
+    assert sources == {"test-api-10-99-0-0-16": {"cidrIpv4": "10.99.0.0/16"}, f"test-api-{RUNNER}": {"referencedSecurityGroupId": RUNNER}}
+    assert all(common.items() <= r.inputs.items() for r in rules.values())
+    objects = [r for r in graph.resources.values() if r.type.startswith("kubernetes:") and r.provider]
+    assert objects
+    assert all({r.urn for r in rules.values()} <= graph.requires(r.urn) for r in objects)
+
+
+def test_private_endpoint_is_closed_by_default() -> None:
+    """No rule is made that nobody asked for."""
+    assert stack_graph("prod").of_type(INGRESS) == []
+
+
 def test_auto_mode_settings_of_the_cluster() -> None:
     """The cluster is made in Auto Mode without what does not belong there: no DNS add-on, no instance role, API authentication."""
     inputs = one(stack_graph("prod"), "eks:index:Cluster").inputs

@@ -57,6 +57,15 @@ def test_a_correction_leaves_no_other_error_of_form_where_another_one_does_not()
         assert not any(f.id in UNDER_LAYOUT and f.level is Level.ERROR for f in check(corrected(data, correction)).findings), correction
 
 
+def test_a_private_endpoint_for_nobody_is_warned_of() -> None:
+    """Without a public endpoint somebody besides the nodes has to be let in at the private one, or `up` stops at the first object in the cluster."""
+    closed = {"publicAccess": False}
+    (warning,) = found(environment(cluster={"endpoint": closed}), "api-endpoint")
+    assert (warning.level, warning.path) == (Level.WARNING, "cluster.endpoint.privateAccessSecurityGroupIds")
+    for opened in ({"privateAccessSecurityGroupIds": ["sg-0123456789abcdef0"]}, {"privateAccessCidrs": ["10.99.0.0/16"]}):
+        assert not found(environment(cluster={"endpoint": closed | opened}), "api-endpoint")
+
+
 def test_a_time_that_yaml_counts_in_sixties_is_suggested_as_it_was_written() -> None:
     """22:00 without quotes is 1320 in YAML: what is suggested is the time, and it is accepted."""
     data = environment(model(), nodePools={"maintenanceWindow": {"startUtc": 1320}})

@@ -163,7 +163,7 @@ CHECKS = [
         "T12 near its end",
         reserved(type="capacity-block", endsAt=(now() + timedelta(hours=12)).strftime("%Y-%m-%dT%H:%M:%SZ")),
         "reservation-end",
-        "are drained from",
+        "no pod starts on its nodes from",
         reserved(type="capacity-block", endsAt="2099-01-01T00:00:00Z"),
     ),
     Check(

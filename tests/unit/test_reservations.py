@@ -48,7 +48,7 @@ def test_nodes_are_needed_where_a_reservation_does_not_say_how_many() -> None:
     [
         ("capacity-block", "2026-11-29T00:30:00Z", "error", "drained already"),
         ("on-demand", "2026-11-29T00:30:00Z", "warning", "at the price on demand"),
-        ("capacity-block", "2026-12-05T11:30:00Z", "warning", "drained from 2026-12-05 10:50 UTC on"),
+        ("capacity-block", "2026-12-05T11:30:00Z", "warning", "no pod starts on its nodes from 2026-12-05 10:50 UTC on"),
         ("on-demand", "2026-11-28T23:00:00Z", "error", "is over"),
         ("capacity-block", "2026-12-14T00:00:00Z", None, ""),
         ("on-demand", "2027-11-29", None, ""),

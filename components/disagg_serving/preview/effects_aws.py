@@ -118,6 +118,11 @@ def _entry(case: Case) -> Iterator[Effect]:
         yield Effect(f"nodes or people of this role are not let into the cluster{until}", Level.WARNING)
 
 
+def _ingress(case: Case) -> Iterator[Effect]:
+    if case.op is not Op.CREATE:
+        yield Effect("who reaches the cluster's private API endpoint changes", Level.WARNING)
+
+
 def _record(case: Case) -> Iterator[Effect]:
     if case.goes:
         yield Effect("the name under which clients call the model changes or goes", Level.WARNING)
@@ -155,6 +160,7 @@ AWS_EFFECTS: Mapping[str, Judge] = {
     "aws:ec2/routeTable:RouteTable": _route,
     "aws:ec2/routeTableAssociation:RouteTableAssociation": _route,
     "aws:ec2/vpcEndpoint:VpcEndpoint": _route,
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _ingress,
     "aws:eks/cluster:Cluster": _cluster,
     "eks:index:Cluster": _cluster,
     "aws:eks/accessEntry:AccessEntry": _entry,

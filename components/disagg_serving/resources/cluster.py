@@ -16,6 +16,7 @@ from ..spec import ClusterSpec, ExistingClusterSpec
 from . import iam
 from .arguments import resolved, settled
 from .base import KubernetesObject, checked_form, form, id_terms, take
+from .endpoint import endpoint_rules
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -191,7 +192,7 @@ class Cluster(pulumi.ComponentResource):
         self.cluster_name = pulumi.Output.from_input(cluster_name)
         self.kubeconfig = cluster.kubeconfig_json
         self._identifier = cluster_name
-        self._ready = [cluster]
+        self._ready = [cluster, *endpoint_rules(name, spec, cluster, self)]
         self.node_role_name = self._node_role(
             given["node_role_name"] or f"{cluster_name}-gpu-node",
             cluster_name,

@@ -82,13 +82,19 @@ class EndpointSpecArgs(TypedDict):
     """Who reaches the Kubernetes API server."""
 
     public_access: NotRequired[bool]
-    """Reachable from the internet (with IAM authentication). False needs a deployer inside the VPC, and pulumi-eks then does not wait for the API. Default: true."""
+    """Reachable from the internet (with IAM authentication). False needs a deployer in the VPC or a network routed to it, whom privateAccessSecurityGroupIds or privateAccessCidrs let in; pulumi-eks then does not wait for the API. Default: true."""
 
     public_access_cidrs: NotRequired[Sequence[str]]
     """Networks that reach the public endpoint. Default: 0.0.0.0/0, which gives a warning."""
 
     private_access: NotRequired[bool]
     """Reachable from inside the VPC; nodes use this path. Default: true."""
+
+    private_access_cidrs: NotRequired[Sequence[str]]
+    """Networks that reach the private endpoint besides the cluster's nodes, by a rule for port 443 on the security group of the cluster and its nodes. Default: none."""
+
+    private_access_security_group_ids: NotRequired[Sequence[str]]
+    """Security groups, such as that of the machine that deploys, which reach the private endpoint likewise. Default: none."""
 
 
 class ClusterSpecArgs(TypedDict):
@@ -101,7 +107,7 @@ class ClusterSpecArgs(TypedDict):
     """Kubernetes minor version, quoted. Default: 1.36."""
 
     admin_role_arns: NotRequired[Sequence[str]]
-    """IAM roles that get cluster administration by access entries. Default: none (the creator stays administrator)."""
+    """IAM roles that get cluster administration by access entries. With creatorAdmin the creating role is not among them: it has an entry already, and EKS refuses a second. Default: none (the creator stays administrator)."""
 
     creator_admin: NotRequired[bool]
     """Whether the identity that creates the cluster is its administrator. False needs it among adminRoleArns. Default: true."""

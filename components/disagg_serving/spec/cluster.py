@@ -32,6 +32,7 @@ def _network(value: str) -> str:
 
 
 CidrText = Annotated[Text, AfterValidator(_network)]
+SecurityGroupId = Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]
 
 
 class EndpointSpec(Spec):
@@ -39,13 +40,21 @@ class EndpointSpec(Spec):
 
     public_access: bool = Field(
         True,
-        description="Reachable from the internet (with IAM authentication). False needs a deployer inside the VPC, and pulumi-eks then does "
-        "not wait for the API. Default: true.",
+        description="Reachable from the internet (with IAM authentication). False needs a deployer in the VPC or a network routed to it, whom "
+        "privateAccessSecurityGroupIds or privateAccessCidrs let in; pulumi-eks then does not wait for the API. Default: true.",
     )
     public_access_cidrs: list[CidrText] = Field(
         ["0.0.0.0/0"], min_length=1, description="Networks that reach the public endpoint. Default: 0.0.0.0/0, which gives a warning."
     )
     private_access: bool = Field(True, description="Reachable from inside the VPC; nodes use this path. Default: true.")
+    private_access_cidrs: list[CidrText] = Field(
+        [],
+        description="Networks that reach the private endpoint besides the cluster's nodes, by a rule for port 443 on the security group of the "
+        "cluster and its nodes. Default: none.",
+    )
+    private_access_security_group_ids: list[SecurityGroupId] = Field(
+        [], description="Security groups, such as that of the machine that deploys, which reach the private endpoint likewise. Default: none."
+    )
 
 
 class ClusterSpec(Spec):
@@ -54,7 +63,9 @@ class ClusterSpec(Spec):
     name: ClusterName | None = Field(None, description="Name of the EKS cluster. Default: the environment's name.")
     kubernetes_version: Minor = Field(KUBERNETES.version, description=f"Kubernetes minor version, quoted. Default: {KUBERNETES.version}.")
     admin_role_arns: list[RoleArn] = Field(
-        [], description="IAM roles that get cluster administration by access entries. Default: none (the creator stays administrator)."
+        [],
+        description="IAM roles that get cluster administration by access entries. With creatorAdmin the creating role is not among "
+        "them: it has an entry already, and EKS refuses a second. Default: none (the creator stays administrator).",
     )
     creator_admin: bool = Field(
         True,
@@ -107,7 +118,7 @@ class ExistingClusterSpec(Spec):
         description="Name of the IAM role of GPU nodes; it must have an EC2 access entry with AmazonEKSAutoNodePolicy. Required with kubeconfig "
         "and Auto Mode. Default with name: role and entry are made; with stackReference: that stack's.",
     )
-    security_group_ids: list[Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]] = Field(
+    security_group_ids: list[SecurityGroupId] = Field(
         [],
         description="Security groups of GPU nodes; each must allow all traffic from and to itself, or EFA fails silently. Required with kubeconfig "
         "and Auto Mode. Default otherwise: the cluster's own group.",

@@ -204,7 +204,7 @@ def _nodes(groups: Sequence[Group], layout: Layout) -> Iterator[Alert]:
             5,
             "warning",
             "node {{ $labels.node }} ends soon",
-            "In {{ $value | humanizeDuration }} its age reaches nodePools.expireAfterHours; its engines drain and start again on another node.",
+            "In {{ $value | humanizeDuration }} its age reaches nodePools.expireAfterHours; its engines stay terminationGraceHours more, then move.",
         )
 
 

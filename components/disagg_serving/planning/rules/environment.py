@@ -12,6 +12,7 @@ from ...corrections import Correction
 from ...credentials import AWS_KEYS
 from ...errors import Level, did_you_mean
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
+from ...spec import EndpointSpec
 from ...spec.network import partition_of, region_of
 from ..pairs import pairs_of
 from ..startup import startup_budget_seconds
@@ -121,9 +122,22 @@ def api_endpoint(s: Subject) -> Iterator[Fault]:
     endpoint = s.spec.cluster.endpoint if s.spec.cluster else None
     if endpoint and not endpoint.public_access and not endpoint.private_access:
         yield Fault("cluster.endpoint", "leave nobody who can reach the API server", "publicAccess and privateAccess false", "one of them true")
+    if endpoint:
+        yield from _private_endpoint(endpoint)
     if endpoint is None or (endpoint.public_access and "0.0.0.0/0" in endpoint.public_access_cidrs):
         fix = "set cluster.endpoint.publicAccessCidrs to your networks"
         yield Fault("cluster.endpoint.publicAccessCidrs", "lets the whole internet try to log in", "0.0.0.0/0", "your networks", fix, Level.WARNING)
+
+
+def _private_endpoint(endpoint: EndpointSpec) -> Iterator[Fault]:
+    opened = {"privateAccessCidrs": endpoint.private_access_cidrs, "privateAccessSecurityGroupIds": endpoint.private_access_security_group_ids}
+    if not endpoint.private_access:
+        for key in (key for key, sources in opened.items() if sources):
+            place, ways = f"cluster.endpoint.{key}", [remove(f"cluster.endpoint.{key}"), use("cluster.endpoint.privateAccess", True)]
+            yield Fault(place, "has no effect without a private endpoint", None, "without it, or privateAccess: true", ways=ways)
+    elif not endpoint.public_access and not any(opened.values()):
+        place, message = "cluster.endpoint.privateAccessSecurityGroupIds", "let in nobody but the cluster's nodes: no deployer reaches the API server"
+        yield Fault(place, message, None, "the deployer's security group", "add it, or its network to privateAccessCidrs", Level.WARNING)
 
 
 @rule("kubernetes-version", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: installation page of 0.11")

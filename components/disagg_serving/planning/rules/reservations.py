@@ -150,7 +150,7 @@ def _given(capacity: CapacitySpec) -> list[str]:
 def _what_happens(reservation: ReservationSpec) -> str:
     end = reservation.end
     if reservation.type == "capacity-block" and end is not None:
-        return f"is near: its nodes are drained from {end - DRAINED_BEFORE:%Y-%m-%d %H:%M} UTC on and their pods find no place after that"
+        return f"is near: no pod starts on its nodes from {end - DRAINED_BEFORE:%Y-%m-%d %H:%M} UTC on, and 10 minutes later EC2 ends them"
     return "is near: its nodes then go on at the price on demand, and what drains or fails is not replaced from it"
 
 
