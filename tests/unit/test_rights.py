@@ -20,15 +20,16 @@ rights = importlib.import_module("scripts.rights")
 TABLE: dict[str, Any] = rights.rights()
 TYPES: dict[str, dict[str, list[str]]] = TABLE["types"]
 EXAMPLES = sorted(file.parent for file in (ROOT / "examples").rglob("__main__.py") if (file.parent / "Pulumi.yaml").exists())
+PRIVATE = {"endpoint": {"publicAccess": False, "privateAccess": True, "privateAccessCidrs": ["10.8.0.0/16"]}}
 DNS = {"certificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/1", "dns": {"zoneId": "Z1", "name": "m.example.com"}}
 
 
 @cache
 def graphs() -> tuple[Graph, ...]:
-    """What stacks, examples and the environments of the tests of IAM declare, and one that has a DNS record."""
+    """What stacks, examples and the environments of the tests of IAM declare, and one that has a DNS record and a private endpoint."""
     projects = [find_project(folder) for folder in EXAMPLES]
     planned = [make_plan(project, project.stack_file(stack)).graph for project in projects for stack in project.stacks()]
-    return (*(graph_of(case) for case in CASES), *planned, environment_graph(environment(model(gateway=DNS))))
+    return (*(graph_of(case) for case in CASES), *planned, environment_graph(environment(model(gateway=DNS), cluster=PRIVATE)))
 
 
 def test_every_aws_resource_has_its_actions() -> None:
