@@ -18,7 +18,7 @@ from pydantic import BaseModel
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
 
-from scripts import figures, pictures, reference, rules_page, versions  # noqa: E402
+from scripts import draw_dashboard, figures, pictures, reference, rules_page, versions  # noqa: E402
 
 ARGS = ROOT / "components/disagg_serving/resources/spec_args.py"
 
@@ -89,8 +89,8 @@ def plugin_files() -> dict[Path, str]:
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
     schemas = {ROOT / f"docs/schema/{kind}.schema.json": json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n" for kind in KINDS}
-    docs = {rules_page.PAGE: rules_page.rules_page(), versions.PAGE: versions.page(), **reference.pages(), **pictures.pictures(), **figures.pages()}
-    return {ARGS: args_module(), **docs, **schemas, **plugin_files()}
+    docs = {rules_page.PAGE: rules_page.rules_page(), versions.PAGE: versions.page(), **reference.pages(), **figures.pages()}
+    return {ARGS: args_module(), **docs, **pictures.pictures(), **draw_dashboard.pictures(), **schemas, **plugin_files()}
 
 
 def main(argv: list[str]) -> int:
