@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from disagg_serving import __version__
@@ -39,10 +40,13 @@ html_copy_source = False
 html_show_sphinx = False
 html_last_updated_fmt = None
 
+PICTURE = re.compile(r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(.+)">\n  <img alt="(.+)" src="(.+)">\n</picture>')
+
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _without_empty_patterns)
+    app.connect("source-read", _of_both_themes)
     app.connect("build-finished", _front_door)
 
 
@@ -51,6 +55,11 @@ def _without_empty_patterns(_: Sphinx, page: str, source: list[str]) -> None:
     if page == root_doc:
         kept = [line for line in source[0].split("\n") if not line.endswith("*") or any((ROOT / "docs").glob(f"{line}.md"))]
         source[0] = "\n".join(kept)
+
+
+def _of_both_themes(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """GitHub chooses between the files of a `<picture>` by its theme; here the theme's own classes do."""
+    source[0] = PICTURE.sub(r"```{image} \3\n:alt: \2\n:class: only-light\n```\n```{image} \1\n:alt: \2\n:class: only-dark\n```", source[0])
 
 
 def _front_door(app: Sphinx, problem: Exception | None) -> None:
