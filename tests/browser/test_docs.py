@@ -59,6 +59,12 @@ TORN = """() => [...document.querySelectorAll(".bd-article :is(td, th)")].flatMa
 })"""
 """Words in cells of tables that stand on more than one line."""
 
+CUT = """() => [...document.querySelectorAll(".bd-article table")].filter((t) => {
+  const box = t.closest(".pst-scrollable-table-container") ?? t.parentElement;
+  return t.offsetWidth > box.clientWidth + 1;
+}).map((t) => t.rows[0].innerText)"""
+"""Heads of tables that are wider than what shows them."""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -104,3 +110,51 @@ def test_pages_are_whole(browser: Browser, site: Path, name: str, width: int, sc
     assert empty == []
     assert sideways <= 0
     assert torn == []
+
+
+@pytest.mark.parametrize("width", [1280, 1600])
+def test_no_table_is_cut(browser: Browser, site: Path, width: int) -> None:
+    """On the screen of a laptop every table of every page is seen whole, without scrolling sideways."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    cut, seen = {}, 0
+    for file in sorted(site.rglob("*.html")):
+        if "_static" in file.parts or file == site / "index.html":
+            continue
+        page.goto(file.as_uri())
+        seen += page.locator(".bd-article table").count()
+        found = page.evaluate(CUT)
+        cut |= {file.relative_to(site).as_posix(): found} if found else {}
+    page.close()
+    assert cut == {}
+    assert seen > 100
+
+
+def test_what_scrolls_sideways_says_so(browser: Browser, site: Path) -> None:
+    """On a phone a table and a picture that go on fade there until their end is reached, and the keyboard gets to them."""
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    for name, kind in (("troubleshooting", ".pst-scrollable-table-container"), ("concepts", "p:has(> img)")):
+        page.goto((site / f"docs/{name}.html").as_uri())
+        page.wait_for_load_state("networkidle")
+        box = page.locator(f".bd-article {kind}.goes-on").first
+        assert box.evaluate("(e) => e.tabIndex") == 0
+        box.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("document.activeElement.scrollLeft > 0")
+        page.evaluate("document.activeElement.scrollLeft = 9999")
+        page.wait_for_function("!document.activeElement.classList.contains('goes-on')")
+    page.close()
+
+
+def test_contents_of_a_page_with_tables_are_behind_a_button(browser: Browser, site: Path) -> None:
+    """Where a table takes the column of the contents, a button shows them, and a link of them leads on."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "docs/troubleshooting.html").as_uri())
+    assert not page.locator("#pst-secondary-sidebar").is_visible()
+    page.locator("button.secondary-toggle:visible").click()
+    link = page.locator("#pst-secondary-sidebar-modal a.nav-link").first
+    box = link.bounding_box()
+    assert box is not None
+    assert 900 < box["x"] < 1280
+    link.click()
+    assert "#" in page.url
+    page.close()
