@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ SHOWN = (
 )  # fmt: skip
 LOWEST_CONTRAST = 4.5
 """WCAG 2.2, success criterion 1.4.3."""
+SMALLEST_LETTERS = 11
+"""Pixels."""
 
 TEXTS = """() => {
   const light = (c) => {
@@ -116,7 +119,8 @@ def test_pages_are_whole(browser: Browser, site: Path, name: str, width: int, sc
 def test_no_table_is_cut(browser: Browser, site: Path, width: int) -> None:
     """On the screen of a laptop every table of every page is seen whole, without scrolling sideways."""
     page = browser.new_page(viewport={"width": width, "height": 900})
-    cut, seen = {}, 0
+    cut: dict[str, list[str]] = {}
+    seen = 0
     for file in sorted(site.rglob("*.html")):
         if "_static" in file.parts or file == site / "index.html":
             continue
@@ -143,6 +147,19 @@ def test_what_scrolls_sideways_says_so(browser: Browser, site: Path) -> None:
         page.evaluate("document.activeElement.scrollLeft = 9999")
         page.wait_for_function("!document.activeElement.classList.contains('goes-on')")
     page.close()
+
+
+@pytest.mark.parametrize("width", [400, 1000, 1280, 1920])
+def test_letters_of_pictures_are_large_enough(browser: Browser, site: Path, width: int) -> None:
+    """The smallest letters of the drawn pictures are shown with 11 pixels or more, on every screen."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((site / "docs/concepts.html").as_uri())
+    page.wait_for_load_state("networkidle")
+    shown = page.evaluate("[...document.querySelectorAll('.bd-article img')].map((i) => i.width / i.naturalWidth)")
+    page.close()
+    assert len(shown) == len(DRAWN)
+    smallest = min(float(size) for file in DRAWN for size in re.findall(r"font(?:-size)?:(\d+)px", file.read_text(encoding="utf-8")))
+    assert min(shown) * smallest >= SMALLEST_LETTERS
 
 
 def test_contents_of_a_page_with_tables_are_behind_a_button(browser: Browser, site: Path) -> None:
