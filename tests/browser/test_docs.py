@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DRAWN = sorted((ROOT / "docs/pictures").glob("*.svg"))
 SHOWN = (
     "docs/index", "docs/concepts", "docs/tutorial", "docs/troubleshooting", "docs/observability", "docs/proof", "docs/reference/stack-file",
-    "docs/reference/catalogue", "README", "CONTRIBUTING",
+    "docs/reference/catalogue", "docs/rules", "docs/reports", "docs/how-to/debug-nixl", "docs/how-to/buy-capacity", "README", "CONTRIBUTING",
 )  # fmt: skip
 LOWEST_CONTRAST = 4.5
 """WCAG 2.2, success criterion 1.4.3."""
@@ -160,6 +160,18 @@ def test_letters_of_pictures_are_large_enough(browser: Browser, site: Path, widt
     assert len(shown) == len(DRAWN)
     smallest = min(float(size) for file in DRAWN for size in re.findall(r"font(?:-size)?:(\d+)px", file.read_text(encoding="utf-8")))
     assert min(shown) * smallest >= SMALLEST_LETTERS
+
+
+def test_a_lost_reader_finds_back(browser: Browser, site: Path) -> None:
+    """A server shows the page for lost readers at any address; its links lead to the site's root from there."""
+    page = browser.new_page()
+    lost = site / "docs/how-to/no-such-page.html"
+    lost.write_text((site / "404.html").read_text(encoding="utf-8"), encoding="utf-8")
+    for file in (lost, site / "404.html"):
+        page.goto(file.as_uri())
+        assert page.evaluate("[...document.links].map((a) => a.href)")[0] == (site / "docs/index.html").as_uri()
+    page.close()
+    lost.unlink()
 
 
 def test_contents_of_a_page_with_tables_are_behind_a_button(browser: Browser, site: Path) -> None:
