@@ -46,7 +46,7 @@ html_show_sphinx = False
 html_last_updated_fmt = None
 html_use_index = False  # nothing is marked for one
 
-LONGEST_DESCRIPTION = 160
+SHORTEST_DESCRIPTION, LONGEST_DESCRIPTION = 40, 160
 PICTURE = re.compile(r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(.+)">\n  <img alt="(.+)" src="(.+)">\n</picture>')
 
 
@@ -72,12 +72,13 @@ def _of_both_themes(_app: Sphinx, _page: str, source: list[str]) -> None:
 
 
 def _described(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], document: nodes.document | None) -> None:
-    """What search engines and links show of a page: its title, once, and the beginning of its first paragraph."""
+    """What search engines and links show of a page: its title, once, and how its first paragraph begins."""
     if context.get("title") == project:
         context["title"] = "Overview"
-    first = next(iter(document.findall(nodes.paragraph)), None) if document is not None else None
-    if first is not None:
-        said = shorten(" ".join(first.astext().split()), LONGEST_DESCRIPTION, placeholder=" ...")
+    paragraphs = [" ".join(p.astext().split()) for p in document.findall(nodes.paragraph)] if document is not None else []
+    told = next((words for words in paragraphs if len(words) >= SHORTEST_DESCRIPTION), None)
+    if told is not None:
+        said = shorten(told, LONGEST_DESCRIPTION, placeholder=" ...")
         context["metatags"] = f'{context.get("metatags", "")}<meta name="description" content="{escape(said)}">\n'
 
 
