@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -103,6 +104,13 @@ def test_pages_say_what_they_are(pages: dict[Path, Page], site: Path) -> None:
     assert sorted(titles) == sorted(set(titles))
     assert [file.relative_to(site).as_posix() for file, page in of_documents.items() if len(page.description) < 20] == []
     assert not (site / "genindex.html").exists()
+
+
+def test_navigation_names_each_page_once(site: Path) -> None:
+    """A page stands in the navigation at one place, or a reader takes one for two."""
+    listed = re.findall(r'<li class="toctree-l1[^"]*"><a class="[^"]*" href="([^"]*)"', (site / "docs/concepts.html").read_text(encoding="utf-8"))
+    assert [one for one in sorted(set(listed)) if listed.count(one) > 1] == []
+    assert len(listed) > 60
 
 
 def test_a_lost_reader_finds_back(pages: dict[Path, Page], site: Path) -> None:
