@@ -126,6 +126,10 @@ browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documenta
 	  apt-get install -y -qq chromium >/dev/null; } || echo "no Chromium here, and none could be installed: the tests are skipped"
 	@$(BIN)/pytest tests/browser -rs
 
+.PHONY: pictures
+pictures: $(VENV)/.browser  ## Photograph the HTML plan of prod anew for docs/reports.md, in a real Chromium
+	@$(BIN)/pytest -q tests/browser/test_report.py -k test_pictures --rewrite-golden -rs
+
 .PHONY: live
 live: $(VENV)/.live browser  ## Build the real engine and control plane from Go modules, and run the live suite
 	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \

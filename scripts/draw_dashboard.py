@@ -1,6 +1,8 @@
 """Draws a dashboard as SVG, with made-up curves: what stands where, and how live lines lie beside those of the plan. It is not Grafana.
 
 usage: draw_dashboard.py STACK KIND FILE     KIND is serving, kv-transfer or capacity, of the stack's first model
+
+scripts/generate.py writes the one that the documentation shows.
 """
 
 from __future__ import annotations
@@ -114,9 +116,8 @@ def _text(x: float, y: float, text: str, style: str) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}"' + (f' class="{style}"' if style else "") + f">{escape(text)}</text>"
 
 
-def main(argv: list[str]) -> int:
-    """Draw one dashboard of a stack, with everything turned on."""
-    stack, kind, target = argv
+def drawn(stack: str, kind: str) -> str:
+    """One dashboard of a stack, with everything turned on."""
     project = find_project(ROOT)
     file = project.stack_file(stack)
     asked = {"podMonitors": True, "dashboards": True, "dcgmExporter": "chart"}
@@ -124,7 +125,18 @@ def main(argv: list[str]) -> int:
     layout = evaluate_file(watched, ROOT).require_layout()
     served = layout.served[0]
     (wanted,) = [d for d in dashboards(served, layout.groups_of(served), layout) if d.kind == kind]
-    Path(target).write_text(draw(json.loads(json.dumps(grafana(wanted))), layout), encoding="utf-8")
+    return draw(json.loads(json.dumps(grafana(wanted))), layout)
+
+
+def pictures() -> dict[Path, str]:
+    """The picture of docs/observability.md by its file."""
+    return {ROOT / "docs/observability.svg": drawn("prod", "capacity")}
+
+
+def main(argv: list[str]) -> int:
+    """Draw the dashboard that the arguments name."""
+    stack, kind, target = argv
+    Path(target).write_text(drawn(stack, kind), encoding="utf-8")
     return 0
 
 

@@ -48,32 +48,36 @@ def request_path() -> str:
     layout = layout_of("prod")
     roles = _roles(layout)
     prefill, decode = roles["prefill"], roles["decode"]
-    parts = [box(20, 130, 110, 60), *lines(75, 156, ["client", "HTTP, SSE"])]
-    parts += [box(190, 130, 130, 60), *lines(255, 156, ["load balancer", "internal NLB"])]
-    parts += [box(380, 100, 150, 120), *lines(455, 126, ["router", f"Envoy, port {PROXY_PORT}", "endpoint picker", "chooses one of each"])]
-    parts += [box(620, 20, 260, 96, "prefill"), *lines(750, 46, [_count(prefill), f"vLLM, port {prefill.engine_port}", _devices(prefill)])]
-    parts += [box(620, 214, 260, 116, "decode")]
-    parts += lines(750, 240, [_count(decode), f"routing sidecar, port {API_PORT}", f"vLLM, port {decode.engine_port}", _devices(decode)])
-    parts += [arrow([(130, 160), (188, 160)]), text(148, 150, "1", "strong"), arrow([(320, 160), (378, 160)])]
-    parts += [arrow([(530, 200), (575, 272), (618, 272)]), text(548, 262, "2", "strong")]
-    parts += [arrow([(670, 214), (670, 118)]), text(652, 172, "3", "strong")]
+    parts = [box(20, 122, 110, 76), *lines(75, 156, ["client", "HTTP, SSE"])]
+    parts += [box(190, 122, 130, 76), *lines(255, 156, ["load balancer", "internal NLB"])]
+    parts += [box(380, 92, 160, 136), *lines(460, 134, ["router", f"Envoy, port {PROXY_PORT}", "endpoint picker", "chooses one of each"])]
     parts += [
-        arrow([(800, 116), (800, 208)], "kv"),
-        text(812, 172, "4", "strong"),
-        text(690, 160, "KV cache by", "small"),
-        text(690, 175, "NIXL over EFA", "small"),
+        box(620, 14, 264, 104, "prefill"),
+        *lines(752, 42, [_count(prefill), f"vLLM, port {prefill.engine_port}", f"{_devices(prefill)} per pod"]),
     ]
-    parts += [arrow([(618, 310), (75, 310), (75, 192)]), text(330, 302, "5", "strong")]
+    parts += [box(620, 222, 264, 118, "decode")]
+    parts += lines(752, 250, [_count(decode), f"routing sidecar, port {API_PORT}", f"vLLM, port {decode.engine_port}", f"{_devices(decode)} per pod"])
+    parts += [arrow([(130, 146), (188, 146)]), text(154, 138, "1", "strong"), arrow([(320, 146), (378, 146)])]
+    parts += [arrow([(540, 200), (580, 262), (618, 262)]), text(584, 252, "2", "strong")]
+    parts += [arrow([(660, 222), (660, 120)]), text(642, 176, "3", "strong")]
+    parts += [
+        arrow([(810, 118), (810, 216)], "kv"),
+        text(824, 176, "4", "strong"),
+        text(686, 164, "KV cache by", "small"),
+        text(686, 181, "NIXL over EFA", "small"),
+    ]
+    back = [[(618, 318), (460, 318), (460, 230)], [(378, 178), (322, 178)], [(188, 178), (132, 178)]]
+    parts += [*(arrow(way, "back") for way in back), text(530, 310, "5", "strong"), text(344, 194, "5", "strong"), text(154, 194, "5", "strong")]
     steps = [
         "1  the request reaches the router, which takes headers off that clients may not set",
         "2  it goes to the sidecar of a decode pod, with the address of a prefill pod",
         "3  the sidecar has the prompt calculated there, with an answer of one token",
         "4  decode reads the prompt's KV cache from the memory of prefill's GPUs",
-        "5  decode writes the answer, token by token",
+        "5  decode writes the answer, token by token: through its sidecar, the router and the load balancer back to the client",
     ]
-    parts += [text(20, 360 + 20 * i, step) for i, step in enumerate(steps)]
+    parts += [text(20, 376 + 22 * i, step) for i, step in enumerate(steps)]
     said = "A request goes from the client through load balancer and router to a decode pod, whose sidecar sends the prompt to a prefill pod. "
-    return picture(900, 460, "The way of a request", said + "The KV cache then moves from prefill to decode over EFA. " + " ".join(steps), parts)
+    return picture(900, 482, "The way of a request", said + "The KV cache then moves from prefill to decode over EFA. " + " ".join(steps), parts)
 
 
 def _count(group: Group) -> str:
@@ -81,7 +85,7 @@ def _count(group: Group) -> str:
 
 
 def _devices(group: Group) -> str:
-    return f"{group.engine_requests.gpus} GPUs, {group.engine_requests.efa} EFA devices a pod"
+    return f"{group.engine_requests.gpus} GPUs, {group.engine_requests.efa} EFA devices"
 
 
 # ---- EFA on a p5 node -------------------------------------------------------------------------------------------------------------------------
@@ -166,8 +170,8 @@ def lws_groups() -> str:
 def _set(group: Group, y: int) -> tuple[list[str], int]:
     head = f"{group.name}: replicas {group.replicas}, size {group.size}, restartPolicy {_restart(group)}"
     parts = [text(20, y + 12, head, "strong")]
-    wide = 190 if group.size == 1 else 260
-    gap = 20 if group.size == 1 else 100
+    wide = 205 if group.size == 1 else 260
+    gap = 12 if group.size == 1 else 110
     for g, pods in enumerate(group.pods()):
         x = 20 + g * (len(pods) * (wide + gap))
         if group.size > 1:
@@ -191,8 +195,8 @@ def _restart(group: Group) -> str:
 # ---- the order of destroy ---------------------------------------------------------------------------------------------------------------------
 
 Part = Callable[[Resource], bool]
-STEP = 74
-"""Pixels from one level to the next."""
+STEP, HIGH, MIDDLE = 80, 50, 450
+"""Pixels from one level to the next, of a box, and to the middle."""
 
 
 def _of(*types: str) -> Part:
@@ -203,23 +207,28 @@ def _named(ending: str) -> Part:
     return lambda resource: resource.type == "kubernetes:helm.sh/v4:Chart" and resource.name.endswith(ending)
 
 
-PARTS: Mapping[str, tuple[str, Part]] = {
+PARTS: Mapping[str, tuple[Sequence[str], Part]] = {
     "routers": (
-        "routers and their load balancers",
+        ("routers and their load balancers",),
         lambda r: _named("-router")(r) or (_of("kubernetes:core/v1:Service")(r) and r.name.endswith("-gateway")),
     ),
-    "engines": ("LeaderWorkerSets", _of("kubernetes:leaderworkerset.x-k8s.io")),
-    "controller": ("LeaderWorkerSet controller; its CRDs stay", _named("-lws")),
-    "pools": ("NodePools: each waits until its nodes are gone", _of("kubernetes:karpenter.sh")),
-    "classes": ("NodeClasses", _of("kubernetes:eks.amazonaws.com")),
-    "access": ("access entry of the GPU nodes' role", _of("aws:eks/access")),
-    "cluster": ("EKS cluster", _of("eks:index:Cluster")),
+    "engines": (("LeaderWorkerSets",), _of("kubernetes:leaderworkerset.x-k8s.io")),
+    "controller": (("LeaderWorkerSet controller", "its CRDs stay"), _named("-lws")),
+    "pools": (("NodePools", "each waits until its nodes are gone"), _of("kubernetes:karpenter.sh")),
+    "classes": (("NodeClasses",), _of("kubernetes:eks.amazonaws.com")),
+    "access": (("access entry of the GPU nodes' role",), _of("aws:eks/access")),
+    "cluster": (("EKS cluster",), _of("eks:index:Cluster")),
+    "identity": (
+        ("role of the cluster, its policies", "and the KMS key of its secrets"),
+        lambda r: _of("aws:kms/key")(r) or (_of("aws:iam/role")(r) and "-cluster" in r.name),
+    ),
+    "node-role": (("role of the GPU nodes",), lambda r: _of("aws:iam/role:")(r) and r.name.endswith("-gpu-node")),
     "routes": (
-        "routes, NAT gateways, S3 endpoint",
+        ("routes, NAT gateways", "S3 endpoint"),
         _of("aws:ec2/route:", "aws:ec2/natGateway", "aws:ec2/vpcEndpoint", "aws:ec2/routeTableAssociation"),
     ),
-    "subnets": ("subnets", _of("aws:ec2/subnet")),
-    "vpc": ("VPC", _of("aws:ec2/vpc:")),
+    "subnets": (("subnets",), _of("aws:ec2/subnet")),
+    "vpc": (("VPC",), _of("aws:ec2/vpc:")),
 }
 """What the picture shows, each with the resources that it stands for."""
 
@@ -238,34 +247,37 @@ def destroy_order() -> str:
     """What goes before what when the stack prod is destroyed, from the dependencies of the recorded program."""
     needs = requirements(recorded("prod"))
     levels = _levels(needs)
-    places: dict[str, tuple[float, float]] = {}
+    places: dict[str, tuple[float, float, float]] = {}
     parts = []
     for i, names in enumerate(levels):
-        wide = (860 - 20 * (len(names) - 1)) / len(names)
+        width = min((860 - 20 * (len(names) - 1)) / len(names), 400)
         for j, name in enumerate(names):
-            width = min(wide, 400)
-            left = 450 - (len(names) * width + 20 * (len(names) - 1)) / 2 + j * (width + 20)
+            left = MIDDLE - (len(names) * width + 20 * (len(names) - 1)) / 2 + j * (width + 20)
             top = 44 + STEP * i
-            places[name] = (left + width / 2, top)
-            kind = {"routers": "box", "engines": "decode", "controller": "box", "pools": "prefill", "classes": "prefill"}.get(name, "box")
-            parts += [box(left, top, width, 40, kind), text(left + width / 2, top + 25, PARTS[name][0], "", "middle")]
+            places[name] = (left, width, top)
+            kind = {"engines": "decode", "pools": "prefill", "classes": "prefill"}.get(name, "box")
+            words = PARTS[name][0]
+            parts += [box(left, top, width, HIGH, kind), *lines(left + width / 2, top + (30 if len(words) == 1 else 21), words)]
     for name, below in _direct(needs).items():
         for other in below:
-            (x, y), (to_x, to_y) = places[name], places[other]
-            beside = [(60, y + 40), (60, to_y + 20), (to_x - 202, to_y + 20)]  # past the boxes between
-            parts.append(arrow(beside if to_y - y > STEP else [(x, y + 40), (to_x, to_y - 2)]))
+            (left, width, y), (to_left, to_width, to_y) = places[name], places[other]
+            way = [(left + width / 2, y + HIGH), (to_left + to_width / 2, to_y - 2)]
+            if to_y - y > STEP:  # past the boxes between
+                x, side = (60, left) if to_left < MIDDLE else (840, left + width)
+                way = [*([(x, y + HIGH)] if left < x < left + width else [(side, y + HIGH / 2), (x, y + HIGH / 2)]), (x, to_y - 2)]
+            parts.append(arrow(way))
     parts.insert(0, text(20, 26, "pulumi destroy goes from top to bottom, pulumi up from bottom to top", "strong"))
-    order = "; then ".join(", ".join(PARTS[n][0] for n in names) for names in levels)
+    order = "; then ".join(" and ".join(" ".join(PARTS[n][0]) for n in names) for names in levels)
     return picture(900, 44 + STEP * len(levels), "Order of destroy", f"Deleted in this order: {order}.", parts)
 
 
 def _levels(needs: Mapping[str, set[str]]) -> list[list[str]]:
-    """The parts by when they can go: the first level is required by none."""
+    """The parts by when they come at the soonest, the last ones first: each level is required by levels before it only."""
     left, levels = dict(needs), list[list[str]]()
     while left:
-        free = [name for name in left if not any(name in other for other in left.values())]
-        levels.append(free)
-        left = {name: other for name, other in left.items() if name not in free}
+        free = [name for name, below in left.items() if not below & left.keys()]
+        levels.insert(0, free)
+        left = {name: below for name, below in left.items() if name not in free}
     return levels
 
 

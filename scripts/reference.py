@@ -30,8 +30,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    """What stands in a cell as text: bars, and outside of code `<`, which would begin a tag."""
-    parts = re.split(r"(`[^`]*`)", str(value).replace("|", "\\|"))
+    """What stands in a cell as text; a bar would end it."""
+    return escaped(str(value).replace("|", "\\|"))
+
+
+def escaped(text: str) -> str:
+    """A text in which `<` begins no tag; code stays as it is."""
+    parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"<(?!https?:)", r"\\<", part) for part in parts)
 
 

@@ -10,10 +10,11 @@ svg{--bg:#ffffff;--fg:#1f2328;--muted:#57606a;--line:#8c959f;--box:#f6f8fa;--pre
 --decode-line:#0969da;--server:#dafbe1;--server-line:#1a7f37}
 @media (prefers-color-scheme:dark){svg{--bg:#0d1117;--fg:#e6edf3;--muted:#9da7b3;--line:#6e7681;--box:#161b22;--prefill:#3d2312;
 --prefill-line:#f0883e;--decode:#10253f;--decode-line:#58a6ff;--server:#12301c;--server-line:#3fb950}}
-text{font:13px system-ui,sans-serif;fill:var(--fg)}.small{font-size:11px;fill:var(--muted)}.strong{font-weight:600}
+text{font:14px system-ui,sans-serif;fill:var(--fg)}.small{font-size:13px;fill:var(--muted)}.strong{font-weight:600}
 .ground{fill:var(--bg)}.box{fill:var(--box);stroke:var(--line)}.prefill{fill:var(--prefill);stroke:var(--prefill-line)}
 .decode{fill:var(--decode);stroke:var(--decode-line)}.server{fill:var(--server);stroke:var(--server-line)}
-.way{fill:none;stroke:var(--fg);stroke-width:1.5}.kv{fill:none;stroke:var(--prefill-line);stroke-width:4}.head{fill:var(--fg)}.kvhead{fill:var(--prefill-line)}"""
+.way,.back{fill:none;stroke:var(--fg);stroke-width:1.5}.back{stroke-dasharray:5 4}
+.kv{fill:none;stroke:var(--prefill-line);stroke-width:4}.head{fill:var(--fg)}.kvhead{fill:var(--prefill-line)}"""
 
 
 def picture(width: int, height: int, title: str, description: str, parts: Sequence[str]) -> str:

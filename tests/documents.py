@@ -75,6 +75,8 @@ def anchors(file: Path) -> frozenset[str]:
 def links(file: Path) -> Iterator[str]:
     """Where a document's links and pictures lead."""
     for token in tokens(file):
+        if token.type == "html_block":
+            yield from re.findall(r' (?:src|srcset)="([^"]*)"', token.content)
         for inner in token.children or []:
             where = inner.attrs.get("href") or inner.attrs.get("src")
             if where is not None:

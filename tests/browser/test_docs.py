@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 DRAWN = sorted((ROOT / "docs/pictures").glob("*.svg"))
 SHOWN = (
     "docs/index", "docs/concepts", "docs/tutorial", "docs/troubleshooting", "docs/observability", "docs/proof", "docs/reference/stack-file",
-    "docs/reference/catalogue", "README", "CONTRIBUTING",
+    "docs/reference/catalogue", "docs/rules", "docs/reports", "docs/how-to/debug-nixl", "docs/how-to/buy-capacity", "README", "CONTRIBUTING",
 )  # fmt: skip
 LOWEST_CONTRAST = 4.5
 """WCAG 2.2, success criterion 1.4.3."""
+SMALLEST_LETTERS = 11
+"""Pixels."""
 
 TEXTS = """() => {
   const light = (c) => {
@@ -58,6 +61,12 @@ TORN = """() => [...document.querySelectorAll(".bd-article :is(td, th)")].flatMa
   return torn;
 })"""
 """Words in cells of tables that stand on more than one line."""
+
+CUT = """() => [...document.querySelectorAll(".bd-article table")].filter((t) => {
+  const box = t.closest(".pst-scrollable-table-container") ?? t.parentElement;
+  return t.offsetWidth > box.clientWidth + 1;
+}).map((t) => t.rows[0].innerText)"""
+"""Heads of tables that are wider than what shows them."""
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +113,77 @@ def test_pages_are_whole(browser: Browser, site: Path, name: str, width: int, sc
     assert empty == []
     assert sideways <= 0
     assert torn == []
+
+
+@pytest.mark.parametrize("width", [1280, 1600])
+def test_no_table_is_cut(browser: Browser, site: Path, width: int) -> None:
+    """On the screen of a laptop every table of every page is seen whole, without scrolling sideways."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    cut: dict[str, list[str]] = {}
+    seen = 0
+    for file in sorted(site.rglob("*.html")):
+        if "_static" in file.parts or file == site / "index.html":
+            continue
+        page.goto(file.as_uri())
+        seen += page.locator(".bd-article table").count()
+        found = page.evaluate(CUT)
+        cut |= {file.relative_to(site).as_posix(): found} if found else {}
+    page.close()
+    assert cut == {}
+    assert seen > 100
+
+
+def test_what_scrolls_sideways_says_so(browser: Browser, site: Path) -> None:
+    """On a phone a table and a picture that go on fade there until their end is reached, and the keyboard gets to them."""
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    for name, kind in (("troubleshooting", ".pst-scrollable-table-container"), ("concepts", "p:has(> img)")):
+        page.goto((site / f"docs/{name}.html").as_uri())
+        page.wait_for_load_state("networkidle")
+        box = page.locator(f".bd-article {kind}.goes-on").first
+        assert box.evaluate("(e) => e.tabIndex") == 0
+        box.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("document.activeElement.scrollLeft > 0")
+        page.evaluate("document.activeElement.scrollLeft = 9999")
+        page.wait_for_function("!document.activeElement.classList.contains('goes-on')")
+    page.close()
+
+
+@pytest.mark.parametrize("width", [400, 1000, 1280, 1920])
+def test_letters_of_pictures_are_large_enough(browser: Browser, site: Path, width: int) -> None:
+    """The smallest letters of the drawn pictures are shown with 11 pixels or more, on every screen."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((site / "docs/concepts.html").as_uri())
+    page.wait_for_load_state("networkidle")
+    shown = page.evaluate("[...document.querySelectorAll('.bd-article img')].map((i) => i.width / i.naturalWidth)")
+    page.close()
+    assert len(shown) == len(DRAWN)
+    smallest = min(float(size) for file in DRAWN for size in re.findall(r"font(?:-size)?:(\d+)px", file.read_text(encoding="utf-8")))
+    assert min(shown) * smallest >= SMALLEST_LETTERS
+
+
+def test_a_lost_reader_finds_back(browser: Browser, site: Path) -> None:
+    """A server shows the page for lost readers at any address; its links lead to the site's root from there."""
+    page = browser.new_page()
+    lost = site / "docs/how-to/no-such-page.html"
+    lost.write_text((site / "404.html").read_text(encoding="utf-8"), encoding="utf-8")
+    for file in (lost, site / "404.html"):
+        page.goto(file.as_uri())
+        assert page.evaluate("[...document.links].map((a) => a.href)")[0] == (site / "docs/index.html").as_uri()
+    page.close()
+    lost.unlink()
+
+
+def test_contents_of_a_page_with_tables_are_behind_a_button(browser: Browser, site: Path) -> None:
+    """Where a table takes the column of the contents, a button shows them, and a link of them leads on."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "docs/troubleshooting.html").as_uri())
+    assert not page.locator("#pst-secondary-sidebar").is_visible()
+    page.locator("button.secondary-toggle:visible").click()
+    link = page.locator("#pst-secondary-sidebar-modal a.nav-link").first
+    box = link.bounding_box()
+    assert box is not None
+    assert 900 < box["x"] < 1280
+    link.click()
+    assert "#" in page.url
+    page.close()

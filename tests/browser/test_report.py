@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from factories import ROOT, STACKS
+from factories import STACKS
+from photographs import FOLDER, KEYWORD, LEFT_OUT, NAMES, words_in_view
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAGES = (*STACKS, "difference", "many", "own-nodes", "refused", "several")
-PICTURES = ROOT / "docs/pictures"
 LOWEST_CONTRAST, LOWEST_CONTRAST_OF_SHAPES = 4.5, 3.0
 """WCAG 2.2, success criteria 1.4.3 and 1.4.11."""
 
@@ -242,18 +242,19 @@ def test_without_scripts(browser: Browser, pages: dict[str, Path]) -> None:
         assert page.locator(".filters:visible, .theme:visible").count() == 0
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures(browser: Browser, pages: dict[str, Path], scheme: str, width: int, rewrite_golden: bool) -> None:  # noqa: FBT001
-    """The documentation keeps a picture of prod in both colours and widths; `--rewrite-golden` makes them anew."""
-    file = PICTURES / f"plan-{scheme}-{width}.png"
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures(browser: Browser, pages: dict[str, Path], name: str, rewrite_golden: bool) -> None:  # noqa: FBT001
+    """The documentation keeps a picture of prod in both colours and widths; `--rewrite-golden` makes them anew, with the words in view."""
+    file = FOLDER / f"{name}.png"
+    _, scheme, width = name.split("-")
     if rewrite_golden:
         image: Any = pytest.importorskip("PIL.Image")
-        with opened(browser, pages["prod"], width=width, scheme=scheme) as page:
-            page.evaluate("() => document.querySelector('#p0-resources').remove()")
+        chunks: Any = pytest.importorskip("PIL.PngImagePlugin").PngInfo()
+        chunks.add_itxt(KEYWORD, words_in_view(pages["prod"].read_text(encoding="utf-8")), zip=True)
+        with opened(browser, pages["prod"], width=int(width), scheme=scheme) as page:
+            page.evaluate(f"() => document.querySelector('#{LEFT_OUT}').remove()")
             picture = image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
-        file.parent.mkdir(exist_ok=True)
-        picture.quantize(256).save(file, optimize=True)
+        picture.quantize(256).save(file, optimize=True, pnginfo=chunks)
     head = file.read_bytes()
-    assert struct.unpack(">I", head[16:20]) == (width,)
+    assert struct.unpack(">I", head[16:20]) == (int(width),)
     assert len(head) < 200_000

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -85,12 +86,29 @@ MADE = {"stacks/Pulumi.NAME.yaml", "stacks/Pulumi.try.yaml"}
 def test_rules_points_and_tests_that_pages_name_exist(file: Path) -> None:
     """A page names no rule, verify point or file of ours that is gone."""
     text = file.read_text(encoding="utf-8")
-    named = [word for group in re.findall(r"[Rr]ules? ((?:`[a-z-]+`(?:, | and )?)+)", text) for word in re.findall(r"`([a-z-]+)`", group)]
+    named = [
+        word for group in re.findall(r"[Rr]ules? ((?:\[?`[a-z-]+`(?:\]\(\S+\))?(?:, | and )?)+)", text) for word in re.findall(r"`([a-z-]+)`", group)
+    ]
     assert [word for word in named if word not in RULES] == []
     points = [word for group in re.findall(r"((?:`[a-z-]+`(?:, | and )?)+) in `verify`", text) for word in re.findall(r"`([a-z-]+)`", group)]
     assert [word for word in points if word not in MEANING] == []
     files = re.findall(r"`((?:tests|scripts|stacks|examples|bench)/[\w./-]+\.(?:py|yaml|toml))`", text)
     assert [name for name in files if not (ROOT / name).exists() and name not in MADE] == []
+
+
+def test_each_rule_has_an_anchor() -> None:
+    """A page can link to a rule by its id; no other heading takes that anchor, and links to the page of rules say which rule is meant."""
+    parsed = tokens(ROOT / "docs/rules.md")
+    heads = [after.content for token, after in pairwise(parsed) if token.type == "heading_open" and token.tag == "h3"]
+    assert sorted(heads) == sorted(RULES)
+    assert not {one.rpartition("-")[0] for one in anchors(ROOT / "docs/rules.md") if re.search(r"-\d+$", one)} & RULES
+    wrong = [
+        f"{name_of(f)}: {m[0]}"
+        for f in documents()
+        for m in re.finditer(r"\[`([a-z-]+)`\]\(\S*rules\.md#([a-z-]+)\)", f.read_text("utf-8"))
+        if m[1] != m[2]
+    ]
+    assert wrong == []
 
 
 def test_proof_names_points_of_verify() -> None:

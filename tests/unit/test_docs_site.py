@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -25,7 +26,10 @@ class Page(HTMLParser):
         self.ids: set[str] = set()
         self.images: list[str] = []
         self.icons: list[str] = []
-        self.feed(file.read_text(encoding="utf-8"))
+        self.description = ""
+        text = file.read_text(encoding="utf-8")
+        self.title = text.partition("<title>")[2].partition("</title>")[0]
+        self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Called for each tag."""
@@ -33,6 +37,8 @@ class Page(HTMLParser):
         self.ids |= {given[key] for key in ("id", "name") if key in given}
         if tag == "a" and "href" in given:
             self.leads.append(given["href"])
+        if tag == "meta" and given.get("name") == "description":
+            self.description = given["content"]
         if tag == "img":
             self.images.append(given.get("alt", ""))
         if tag == "link" and given.get("rel") == "icon":
@@ -99,3 +105,24 @@ def test_pictures_are_described(pages: dict[Path, Page], site: Path) -> None:
     for svg in drawn:
         text = svg.read_text(encoding="utf-8")
         assert all(part in text for part in ('role="img"', "<title id=", "<desc id=", "prefers-color-scheme:dark"))
+
+
+def test_pages_say_what_they_are(pages: dict[Path, Page], site: Path) -> None:
+    """Each page has a title of its own and a description for search engines and previews; no page is empty."""
+    of_documents = {file: page for file, page in pages.items() if file not in {site / name for name in ("index.html", "404.html", "search.html")}}
+    titles = [page.title for page in of_documents.values()]
+    assert sorted(titles) == sorted(set(titles))
+    assert [file.relative_to(site).as_posix() for file, page in of_documents.items() if len(page.description) < 20] == []
+    assert not (site / "genindex.html").exists()
+
+
+def test_navigation_names_each_page_once(site: Path) -> None:
+    """A page stands in the navigation at one place, or a reader takes one for two."""
+    listed = re.findall(r'<li class="toctree-l1[^"]*"><a class="[^"]*" href="([^"]*)"', (site / "docs/concepts.html").read_text(encoding="utf-8"))
+    assert [one for one in sorted(set(listed)) if listed.count(one) > 1] == []
+    assert len(listed) > 60
+
+
+def test_a_lost_reader_finds_back(pages: dict[Path, Page], site: Path) -> None:
+    """There is a page for addresses that lead nowhere, with ways on."""
+    assert {"docs/index.html", "search.html"} <= set(pages[site / "404.html"].leads)

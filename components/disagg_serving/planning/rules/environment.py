@@ -314,7 +314,7 @@ def provider_credentials(s: Subject) -> Iterator[Fault]:
 
 @rule("accepted", Level.ERROR, Stage.FORM, "disagg-serving: an exception is one of a known rule, with a reason", firm=True)
 def accepted(s: Subject) -> Iterator[Fault]:
-    """What a stack file accepts are errors of rules that may be accepted."""
+    """`accept` names only errors of rules that are not firm, each with a reason."""
     known = {r.id: r for r in rules()} if s.spec.accept else {}
     open_to = [r.id for r in known.values() if not r.firm and r.level is Level.ERROR]
     for rule_id in s.spec.accept:
