@@ -94,6 +94,7 @@ package: $(VENV)/.release  ## Build the wheel and test it outside the source tre
 
 .PHONY: keep
 keep: $(VENV)/.dev  ## Keep what a release makes of the shipped stacks, before it gets its tag (VERSION=0.2.0)
+	@test -n "$(VERSION)" || { echo "which version? make keep VERSION=0.2.0"; exit 1; }
 	@$(BIN)/python scripts/release.py keep $(VERSION)
 	@$(BIN)/python scripts/generate.py
 

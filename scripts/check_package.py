@@ -11,6 +11,7 @@ usage: check_package.py [--wheel FILE] [--dist FOLDER] [--python VERSION]...
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -22,6 +23,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
@@ -117,16 +119,32 @@ def pins(folder: Path) -> Path:
 
 
 def bill_of_materials(place: Environment, wheel: Path) -> Path:
-    """What the wheel installs, as CycloneDX; the packages must be those that are pinned."""
+    """What the wheel installs, as CycloneDX; the packages must be those that are pinned, each with its licence.
+
+    They have no hashes: an environment does not say of which files it was installed, and the pins name none.
+    """
     file = wheel.with_name(f"{wheel.name.split('-py3')[0]}.cdx.json")
-    known = ("--output-reproducible", "--pyproject", ROOT / "pyproject.toml", "-o", file)
+    # some packages declare their licence in words alone, which the tool takes for a text
+    known = ("--output-reproducible", "--gather-license-texts", "--mc-type", "library", "--pyproject", ROOT / "pyproject.toml", "-o", file)
     run(BIN / "cyclonedx-py", "environment", *known, place.bin / "python", cwd=place.folder)
-    data = json.loads(file.read_text(encoding="utf-8"))
+    data = of_wheel(json.loads(file.read_text(encoding="utf-8")), wheel)
+    file.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    if unlicensed := [c["name"] for c in data["components"] if not c.get("licenses")]:
+        raise SystemExit(f"the SBOM has no licence of {', '.join(unlicensed)}")
     listed = {canonicalize_name(c["name"]): c["version"] for c in data["components"]}
     expected = {canonicalize_name(name): version for name, version in pinned(ROOT / "requirements.txt").items()}
     if listed != expected:
         raise SystemExit(f"the SBOM differs from requirements.txt: {sorted(listed.items() ^ expected.items())}")
     return file
+
+
+def of_wheel(data: dict[str, Any], wheel: Path) -> dict[str, Any]:
+    """The list of this very wheel: the tool reads name and licence from pyproject.toml, where the version is the tag's and not written."""
+    version = str(parse_wheel_filename(wheel.name)[1])
+    digest = {"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}
+    root = data["metadata"]["component"]
+    about = {"version": version, "purl": f"pkg:pypi/{root['name']}@{version}", "hashes": [digest]}
+    return {**data, "metadata": {**data["metadata"], "component": {**root, **about}}}
 
 
 def suite(place: Environment, tests: tuple[str, ...]) -> None:

@@ -35,6 +35,8 @@ from scripts.versions import pinned  # noqa: E402
 PYPI, GO, NPM, GITHUB, DOCS = "the Python index", "the Go module proxy", "the npm registry", "GitHub", "documentation"
 SECONDS = 20
 AT_ONCE = 8
+LAST_EPOCH = 10**6
+"""Above it an epoch is a time in seconds."""
 RELEASES = "https://api.github.com/repos/{}/releases/latest"
 SKIPPED = {".venv", "venv", "node_modules", ".bench", "released"}
 
@@ -156,13 +158,18 @@ def ask_python(name: str) -> Answer:
     files = {Version(p.version): p for p in reversed(page.packages) if p.version and not p.is_yanked and not Version(p.version).is_prerelease}
     if not files:
         return Answer(why="it has no release")
-    newest = max(files)
+    newest = max(files, key=_order)
     uploaded = files[newest].upload_time
     return Answer(str(newest), f"{uploaded:%Y-%m-%d}" if uploaded else "")
 
 
+def _order(version: Version) -> tuple[tuple[int, ...], Version]:
+    """How versions follow each other. An epoch is a new way to count, but some index builds by it: then it is a time, and the release counts."""
+    return (version.release if version.epoch > LAST_EPOCH else (), version)
+
+
 def ask_go(module: str) -> Answer:
-    """The newest release of a module."""
+    """The newest release of a module: of the newest of each major number the last one, since a module may have gone back from v1 to v0."""
     proxy = _setting("GOPROXY", "go", "env", "GOPROXY").split(",")[0].split("|")[0].rstrip("/")
     base = f"{proxy}/{re.sub('[A-Z]', lambda m: '!' + m[0].lower(), module)}/@v"
     found = _get(f"{base}/list")
@@ -172,9 +179,12 @@ def ask_go(module: str) -> Answer:
     releases = [v for v in found.text.split() if Semver.is_valid(v[1:]) and not Semver.parse(v[1:]).prerelease and "+" not in v]
     if not releases:
         return Answer(why="it has no release")
-    newest = max(releases, key=lambda v: Semver.parse(v[1:]))
-    about = _get(f"{base}/{newest}.info")
-    return Answer(newest, str(about.json()["Time"])[:10] if about.ok else "")
+    by_major: dict[int, str] = {}
+    for release in sorted(releases, key=lambda v: Semver.parse(v[1:])):
+        by_major[Semver.parse(release[1:]).major] = release
+    dates = {release: str(about.json()["Time"]) if (about := _get(f"{base}/{release}.info")).ok else "" for release in by_major.values()}
+    newest = max(dates, key=dates.__getitem__) if all(dates.values()) else list(dates)[-1]
+    return Answer(newest, dates[newest][:10])
 
 
 def ask_npm(name: str) -> Answer:

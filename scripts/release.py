@@ -1,6 +1,7 @@
 """Keeps what a release makes of the shipped programs and stack files, for tests/upgrade. Run it at the commit that gets the tag.
 
-usage: release.py keep VERSION
+usage: release.py keep VERSION    write it; a release is never written twice
+       release.py check VERSION   say what differs between what is kept and what this revision makes
 """
 
 from __future__ import annotations
@@ -12,34 +13,35 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from disagg_serving.errors import SpecError, ToolError
 from disagg_serving.preview.plan import make_plan
-from disagg_serving.spec.stack_file import find_project
+from disagg_serving.spec.stack_file import Project, find_project
 from packaging.version import InvalidVersion, Version
+from pulumi import Output, StackReference
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
 
-from scripts import versions  # noqa: E402
+from scripts import contract, versions  # noqa: E402
 
 RELEASED = ROOT / "tests/upgrade/released"
 PROGRAM = ("Pulumi.yaml", "__main__.py", "stacks")
 """What belongs to the program at the root of the repository; an example is a program as a whole."""
 LEFT_OUT = shutil.ignore_patterns("README.md", "requirements*.txt", ".venv", "venv", "__pycache__")
-COMPARED = ("project", "stack", "providers")
+PROGRAMS = Path("tests/upgrade/programs")
+"""Programs that are kept besides: in them is all that the shipped ones leave out."""
+COMPARED = ("project", "stack", "providers", "outputs", "reads")
 """What a comparison reads of a plan besides its resources."""
 
 
 def keep(version: str, released: Path = RELEASED, root: Path = ROOT) -> Path:
-    """Write the folder of a release: programs, stack files, their plans, and the versions that it installs.
+    """Write the folder of a release: programs, stack files, their plans, the versions that it installs, and what others build on.
 
-    Raises ToolError when the release is kept already, or when one of its stacks cannot be deployed.
+    Raises ToolError when it is no release, is kept already, or when one of its stacks cannot be deployed.
     """
-    try:
-        given = Version(version)
-    except InvalidVersion:
-        raise ToolError(f"{version} is not a version (for example 0.2.0)") from None
+    given = _release(version)
     kept = {Version(f.name): f for f in released.iterdir()} if released.is_dir() else {}
     target = kept.get(given, released / str(given))
     name = target.name
@@ -48,22 +50,54 @@ def keep(version: str, released: Path = RELEASED, root: Path = ROOT) -> Path:
     if older := [str(v) for v in kept if v > given]:
         raise ToolError(f"{name} is older than {', '.join(older)}, which is kept already: today's code is none of its releases")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / name
-        for program in _programs(root):
-            copy = folder / program.relative_to(root)
-            _copy(program, copy, whole=program != root)
-            for stack, plan in _plans(copy).items():
-                file = folder / "plans" / program.relative_to(root) / f"{stack}.json"
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(plan, encoding="utf-8")
-        (folder / versions.FILE).write_text(json.dumps(versions.current(root), indent=2) + "\n", encoding="utf-8")
-        shutil.copytree(folder, target)
+        shutil.copytree(_write(Path(scratch) / name, root), target)
     return target
+
+
+def stale(version: str, released: Path = RELEASED, root: Path = ROOT) -> list[str]:
+    """Files of a kept release that are not what this revision makes. Raises ToolError when it is not kept."""
+    given = _release(version)
+    there = next((f for f in released.iterdir() if Version(f.name) == given), None)
+    if there is None:
+        raise ToolError(f"{version} is not kept; run `make keep VERSION={version}`")
+    with tempfile.TemporaryDirectory() as scratch:
+        kept, made = _contents(there), _contents(_write(Path(scratch) / there.name, root))
+    return sorted(file for file in {*kept, *made} if kept.get(file) != made.get(file))
+
+
+def _release(version: str) -> Version:
+    try:
+        given = Version(version)
+    except InvalidVersion:
+        raise ToolError(f"{version} is not a version (for example 0.2.0)") from None
+    if given.is_prerelease or given.local:
+        raise ToolError(f"{version} is no release: nobody is promised an update from it (for example {given.base_version})")
+    return given
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+def _write(folder: Path, root: Path) -> Path:
+    for program in _programs(root):
+        place = program.relative_to(root)
+        if place.is_relative_to(PROGRAMS):
+            place = Path(PROGRAMS.name, place.relative_to(PROGRAMS))
+        _copy(program, folder / place, whole=program != root)
+        for stack, plan in _plans(folder / place).items():
+            file = folder / "plans" / place / f"{stack}.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(plan, encoding="utf-8")
+    (folder / versions.FILE).write_text(json.dumps(versions.current(root), indent=2) + "\n", encoding="utf-8")
+    (folder / contract.FILE).write_text(contract.as_text(contract.contract()), encoding="utf-8")
+    return folder
 
 
 def _programs(root: Path) -> list[Path]:
     """Folders of Python programs with stack files."""
-    folders = [root, *sorted(f.parent for f in (root / "examples").rglob("Pulumi.yaml") if not {".venv", "venv", "node_modules"} & set(f.parts))]
+    found = (f for place in ("examples", PROGRAMS) for f in (root / place).rglob("Pulumi.yaml"))
+    folders = [root, *sorted(f.parent for f in found if not {".venv", "venv", "node_modules"} & set(f.relative_to(root).parts))]
     return [f for f in folders if (project := find_project(f)).runtime == "python" and project.stacks()]
 
 
@@ -86,7 +120,7 @@ def _plans(folder: Path) -> dict[str, str]:
     found = {}
     for stack in project.stacks():
         try:
-            plan = make_plan(project, project.stack_file(stack)).as_dict()
+            plan = recorded(project, stack)
         except SpecError as problem:
             raise ToolError(f"{folder.name}, stack {stack}: {problem}") from None
         errors = [c for c in plan["checks"] if c["level"] == "error"]
@@ -94,6 +128,20 @@ def _plans(folder: Path) -> dict[str, str]:
             raise ToolError(f"{folder.name}, stack {stack}: {errors[0]['path']} {errors[0]['message']}")
         found[stack] = compact(plan)
     return found
+
+
+def recorded(project: Project, stack: str) -> dict[str, Any]:
+    """The plan of a stack with two more keys: its outputs, and `reads`, the outputs of other stacks that it must find there."""
+    reads: set[str] = set()
+
+    def note(reference: StackReference, name: str) -> Output[Any]:
+        reads.add(name)
+        return require(reference, name)
+
+    require = StackReference.require_output
+    with patch.object(StackReference, "require_output", note):
+        plan = make_plan(project, project.stack_file(stack))
+    return {**plan.as_dict(), "outputs": dict(plan.graph.outputs), "reads": sorted(reads)}
 
 
 def compact(plan: Mapping[str, Any]) -> str:
@@ -104,16 +152,21 @@ def compact(plan: Mapping[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Keep a release."""
-    if len(argv) != 2 or argv[0] != "keep":  # noqa: PLR2004 (a word and a version)
-        print(__doc__)
+    """Keep a release, or check one; exit code 1 where that fails."""
+    if len(argv) != 2 or argv[0] not in ("keep", "check"):  # noqa: PLR2004 (a word and a version)
+        print(__doc__, file=sys.stderr)
         return 1
     try:
-        print(f"kept {keep(argv[1]).relative_to(ROOT)}")
+        if argv[0] == "keep":
+            print(f"kept {keep(argv[1]).relative_to(ROOT)}")
+            return 0
+        differing = stale(argv[1])
     except ToolError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
-    return 0
+    if differing:
+        print(f"error: what is kept of {argv[1]} is not what this revision makes: {', '.join(differing)}", file=sys.stderr)
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

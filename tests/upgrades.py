@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,31 @@ from typing import Any
 from disagg_serving.errors import SpecError, ToolError
 from disagg_serving.preview.comparison import STACK_TYPE, compare
 from disagg_serving.preview.diff import Change, Op
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.preview.graph import COMPUTED, SECRET
+from disagg_serving.preview.paths import differences
 from disagg_serving.preview.renames import find_renames
+from disagg_serving.preview.replacements import is_refused
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
 from packaging.version import Version
+
+from scripts import contract, release
+from scripts.contract import Contract, Entry
 
 RELEASED = ROOT / "tests/upgrade/released"
 PAGES = ROOT / "docs/upgrade"
 HEADING = "| what happens | type | name | why, and what to do |"
 """The table of a page in docs/upgrade whose rows allow what would fail here; types and names may hold `*`."""
 KEEPING = ("protect", "retainOnDelete")
+OUTPUT, CHANGE = "output", "change"
+"""The type of a row about an output of a stack, and what happens to something that stays and is another."""
+UNSAID = "and no page of docs/upgrade says so"
+ALIAS = "no alias: give the resource aliases=[pulumi.Alias(...)] with what it was called, or where it was; else what runs is deleted and made anew"
+ROW = f"""{UNSAID}: take the change back, or add a row to the table of the next version's page there, where type and name may hold `*`:
+    {HEADING}
+    |---|---|---|---|
+    | delete | `aws:ec2/eip:Eip` | `*-nat-*` | one gateway is enough; nothing to do |"""
+BACK = "anything else: no page can allow it, so take the change back"
 
 
 @dataclass(frozen=True)
@@ -47,15 +61,19 @@ class Kept:
 
 @dataclass(frozen=True)
 class Written:
-    """A row of an upgrade page: users were told that these resources are deleted or replaced."""
+    """A row of an upgrade page: users were told that this goes, is replaced, or changes."""
 
     op: str
     type: str
     name: str
 
-    def covers(self, change: Change) -> bool:
-        """Whether it speaks of a change."""
-        return self.op == change.op and fnmatchcase(change.type, self.type) and fnmatchcase(change.name, self.name)
+    def covers(self, op: str, type_token: str, name: str) -> bool:
+        """Whether it speaks of this."""
+        return self.op == op and _matches(self.type, type_token) and _matches(self.name, name)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
 
 
 def kept(released: Path = RELEASED) -> list[Kept]:
@@ -67,25 +85,30 @@ def kept(released: Path = RELEASED) -> list[Kept]:
     return found
 
 
+def kept_contract(version: str, released: Path = RELEASED) -> Contract:
+    """What others could build on in a kept release."""
+    found: Contract = json.loads((released / version / contract.FILE).read_text(encoding="utf-8"))
+    return found
+
+
 def written_down(since: str, pages: Path = PAGES) -> list[Written]:
     """The rows of the pages of versions newer than `since`. Raises ValueError for a row that says nothing usable."""
     found = []
     for page in sorted(p for p in pages.glob("[0-9]*.md") if Version(p.stem) > Version(since)):
         below = page.read_text(encoding="utf-8").partition(HEADING + "\n")[2].splitlines()[1:]
         for line in below[: next((i for i, text in enumerate(below) if not text.startswith("|")), None)]:
-            op, type_token, name, why = (cell.strip().strip("`") for cell in line.strip("|").split("|"))
-            if op not in (Op.DELETE, Op.REPLACE) or not why:
+            op, kind, name, why = (cell.strip().strip("`") for cell in line.strip("|").split("|"))
+            if op not in (Op.DELETE, Op.REPLACE, CHANGE) or not why:
                 raise ValueError(f"{page.name}: {line}")
-            found.append(Written(op, type_token, name))
+            found.append(Written(op, kind, name))
     return found
 
 
 @cache
 def today(folder: Path, stack: str) -> Mapping[str, Any] | str:
     """The plan that today's code makes of a kept stack, or why it makes none."""
-    project = find_project(folder)
     try:
-        plan = make_plan(project, project.stack_file(stack)).as_dict()
+        plan = release.recorded(find_project(folder), stack)
     except (SpecError, ToolError) as problem:
         return str(problem)
     errors = [c for c in plan["checks"] if c["level"] == "error"]
@@ -98,10 +121,19 @@ def faults_of(one: Kept) -> list[str]:
     return [f"refused: {after}"] if isinstance(after, str) else list(faults(one.before(), after, written_down(one.version)))
 
 
+def told(subject: str, found: list[str]) -> str:
+    """Faults for whoever made the change: what was renamed first, since the rest often follows from it, and what can be done about each kind."""
+    kinds = [("no alias: ", ALIAS), (UNSAID, ROW), ("", BACK)]
+    of = {fault: next(i for i, (mark, _) in enumerate(kinds) if mark in fault) for fault in found}
+    lines = [f"  {fault}" for fault in sorted(found, key=of.__getitem__)]
+    return "\n".join([f"{subject}, faults: {len(found)}", *lines, "what to do:", *(f"  {kinds[i][1]}" for i in sorted({*of.values()}))])
+
+
 def faults(before: Mapping[str, Any], after: Mapping[str, Any], allowed: list[Written]) -> Iterator[str]:
-    """What an update from one plan to another may not do, a line a resource."""
+    """What an update from one plan to another may not do, a line a resource or output."""
     old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, after))
-    for rename in find_renames(old, new):
+    renames = find_renames(old, new)
+    for rename in renames:
         if not rename.by_alias:
             yield f"no alias: {rename.former} is now {rename.urn}"
     for change in compare(before, after, "the release", "").changes:
@@ -112,11 +144,75 @@ def faults(before: Mapping[str, Any], after: Mapping[str, Any], allowed: list[Wr
         elif change.op in (Op.DELETE, Op.REPLACE):
             if kept_by:
                 yield f"{change.op} in spite of {kept_by[0]}: {change.urn}"
-            elif not any(w.covers(change) for w in allowed):
+            elif not any(w.covers(change.op, change.type, change.name) for w in allowed):
                 because = ", ".join(p.path for p in change.paths if p.forces_replacement)
-                yield f"{change.op}, and no page of docs/upgrade says so: {change.urn}{' because of ' if because else ''}{because}"
+                yield f"{change.op}, {UNSAID}: {change.urn}{' because of ' if because else ''}{because}"
+        elif change.op is not Op.CREATE:
+            yield from (f"the API server refuses to change {p.path}: {change.urn}" for p in change.paths if is_refused(change.type, p.path))
         yield from (f"no longer {option}: {change.urn}" for option in kept_by if _taken_off(change, option))
+    yield from _transforms_taken_off(old, new, {r.former: r.urn for r in renames})
+    yield from _outputs(before.get("outputs", {}), after.get("outputs", {}), allowed)
+    for name in sorted({*after.get("reads", ())} - {*before.get("reads", ())}):
+        yield f"reads the output {name} of another stack, which one of the release need not have"
 
 
 def _taken_off(change: Change, option: str) -> bool:
     return any(p.path == f"options.{option}" and not p.after for p in change.paths)
+
+
+def _transforms_taken_off(old: Mapping[str, Any], new: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[str]:
+    """Charts by whose transforms their CRDs outlive them: only the engine runs those, but that they are there can be seen."""
+    for urn, resource in old.items():
+        now = new.get(renamed.get(urn, urn))
+        if now is not None and resource["options"].get("transforms", 0) > now["options"].get("transforms", 0):
+            yield f"no longer transformed: {now['urn']}"
+
+
+def _outputs(before: Mapping[str, Any], after: Mapping[str, Any], allowed: list[Written]) -> Iterator[str]:
+    """What programs read that refer to the stack: names, and texts that are known beforehand. Numbers are forecasts and may be others."""
+    for path, value, now in differences(before, after):
+        numbers = isinstance(value, (int, float)) and isinstance(now, (int, float))
+        op = str(Op.DELETE) if now is None else CHANGE
+        same = value is None or numbers or (now is not None and any(v in (COMPUTED, SECRET) for v in (value, now)))
+        if not same and not any(w.covers(op, OUTPUT, path) for w in allowed):
+            yield f"{op}, {UNSAID}: {OUTPUT} {path}, which was {json.dumps(value)[:80]}"
+
+
+def contract_faults(before: Contract, after: Contract, allowed: list[Written]) -> Iterator[str]:
+    """What others built on and would not find any more, a line an entry."""
+    for part, entries in before.items():
+        now = after.get(part, {})
+        for path, entry in entries.items():
+            op, said = (CHANGE, _lost(entry, now[path], printed=_is_printed(part, path))) if path in now else (str(Op.DELETE), [""])
+            if not any(w.covers(op, part, path) for w in allowed):
+                yield from (f"{op}, {UNSAID}: {part} {path} {what}".rstrip() for what in said)
+        owners = {_owner(path) for path in entries}
+        for path in sorted(now.keys() - entries.keys()):
+            demanded = now[path].get("required") and not _is_printed(part, path) and _owner(path) in owners
+            if demanded and not any(w.covers(CHANGE, part, path) for w in allowed):
+                yield f"{CHANGE}, {UNSAID}: {part} {path} is new and required"
+
+
+def _is_printed(part: str, path: str) -> bool:
+    return part == contract.PRINTED or " output " in path
+
+
+def _owner(path: str) -> str:
+    """Of what a key is one: a component, a type, a mapping of a stack file."""
+    return re.split(r"[ .](?=[^ .]*$)", path)[0]
+
+
+def _lost(before: Entry, after: Entry, *, printed: bool) -> list[str]:
+    """How an entry is less than it was: what is given may be more, what is printed may be less."""
+    mine, theirs = (after, before) if printed else (before, after)
+    wider = {"integer"} & set(mine.get("kinds", ())) if "number" in theirs.get("kinds", ()) else set()
+    kinds = set() if "any" in theirs.get("kinds", ()) else set(mine.get("kinds", ())) - set(theirs.get("kinds", ())) - wider
+    found = [f"is {'also' if printed else 'no longer'} {kind}" for kind in sorted(kinds)]
+    if not printed and "values" in after:
+        gone = [v for v in before.get("values", ()) if v not in after["values"]]
+        found += [f"no longer takes {v}" for v in gone] if "values" in before else [f"takes only {', '.join(map(str, after['values']))}"]
+    if bool(mine.get("required")) < bool(theirs.get("required")):
+        found.append("is no longer always there" if printed else "is required")
+    found += ["takes no Output any more"] if after.get("plain") and not before.get("plain") else []
+    found += ["is deleted with its chart"] if before.get("retainOnDelete") and not after.get("retainOnDelete") else []
+    return [*found, *(f"is no longer left alone at {p}" for p in before.get("ignoreChanges", ()) if p not in after.get("ignoreChanges", ()))]

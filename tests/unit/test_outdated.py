@@ -59,6 +59,10 @@ def test_python_package(web: responses.RequestsMock) -> None:
     ten, nine = ("1.10.0", "2026-03-04T05:06:07.123456Z", False), ("1.9.1", "2026-05-01T00:00:00Z", False)
     package(web, "part", ten, nine, ("2.0.0rc1", "2026-06-01T00:00:00Z", False), ("1.11.0", "2026-07-01T00:00:00Z", True))
     assert outdated.ask_python("part") == Answer("1.10.0", "2026-03-04")
+    package(web, "counted", ("2026.1", "2026-01-01T00:00:00Z", False), ("1!1.0", "2026-02-01T00:00:00Z", False))
+    assert outdated.ask_python("counted") == Answer("1!1.0", "2026-02-01"), "another way to count"
+    package(web, "built", ("1769699379!11.6.0", "2026-01-29T15:44:11Z", False), ("1769699998!10.1.0", "2026-01-29T15:39:41Z", False))
+    assert outdated.ask_python("built") == Answer("1769699379!11.6.0", "2026-01-29"), "a later build of an older release is no newer one"
     package(web, "early", ("1.0a1", "2026-06-01T00:00:00Z", False))
     assert outdated.ask_python("early").why == "it has no release"
     web.get(f"{INDEX}other/", status=404)
@@ -73,6 +77,11 @@ def test_go_module(web: responses.RequestsMock) -> None:
     web.get(f"{base}/list", body="v2.9.0\nv2.21.0\nv2.22.0-rc.1\nv3.0.0+incompatible\n")
     web.get(f"{base}/v2.21.0.info", json={"Version": "v2.21.0", "Time": "2026-09-23T15:57:52Z"})
     assert outdated.ask_go("github.com/Kedacore/keda/v2") == Answer("v2.21.0", "2026-09-23")
+    back = f"{PROXY}/a.example/back/@v"
+    web.get(f"{back}/list", body="v1.99.0\nv0.315.0\nv0.316.0\n")
+    web.get(f"{back}/v1.99.0.info", json={"Version": "v1.99.0", "Time": "2022-04-14T18:44:55Z"})
+    web.get(f"{back}/v0.316.0.info", json={"Version": "v0.316.0", "Time": "2026-11-05T15:06:51Z"})
+    assert outdated.ask_go("a.example/back") == Answer("v0.316.0", "2026-11-05"), "v1.99.0 was before"
     web.get(f"{PROXY}/a.example/m/@v/list", body="\n")
     assert outdated.ask_go("a.example/m").why == "it has no release"
     web.get(f"{PROXY}/b.example/m/@v/list", status=403, body="This module version is not available.")
