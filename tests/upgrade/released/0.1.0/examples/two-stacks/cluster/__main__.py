@@ -17,8 +17,7 @@ cluster = Cluster(
     # nodes need the routes until they are gone
     pulumi.ResourceOptions(depends_on=[network]),
 )
-adopting = cluster.kubernetes_provider(f"{name}-adopting", upsert=True)
-Lws(name, {"chart_provider": adopting}, pulumi.ResourceOptions(providers=[cluster.provider], depends_on=[cluster]))
+Lws(name, {"chart_provider": cluster.adopting}, pulumi.ResourceOptions(providers=[cluster.provider], depends_on=[cluster]))
 
 # what existingCluster.stackReference reads
 pulumi.export("clusterName", cluster.cluster_name)
