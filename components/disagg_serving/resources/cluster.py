@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NotRequired
 
 import pulumi
@@ -11,11 +12,13 @@ from .. import labels
 from ..errors import Finding
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.node_identity import NodeIdentity
+from ..planning.evaluation import within
 from ..planning.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
+from ..spec.validation import by_alias, try_parse
 from . import iam
-from .arguments import resolved, settled
-from .base import KubernetesObject, checked_form, form, id_terms, take
+from .arguments import Given, resolved
+from .base import KubernetesObject, checked_form, id_terms, take
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
 BUILT_IN_POOLS = ["general-purpose", "system"]
@@ -31,10 +34,10 @@ class ClusterArgs(ClusterSpecArgs, total=False):
     vpc_id: pulumi.Input[str]
     """Id of the VPC. Required when a cluster is made."""
 
-    subnet_ids: pulumi.Input[list[str]]
+    subnet_ids: pulumi.Input[Sequence[pulumi.Input[str]]]
     """Private subnets of the control plane, in two zones or more. Required when a cluster is made."""
 
-    gpu_subnet_ids: NotRequired[pulumi.Input[list[str]]]
+    gpu_subnet_ids: NotRequired[pulumi.Input[Sequence[pulumi.Input[str]]]]
     """Subnets of the GPU nodes. Default: those that carry the tag disagg-serving/gpu-nodes-of with the cluster's name."""
 
     node_role_name: NotRequired[str]
@@ -72,18 +75,20 @@ class Cluster(pulumi.ComponentResource):
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
-        fields, faults = take(args, ClusterArgs)
-        given = {key: fields.pop(key, None) for key in _OWN}
-        existing = form(ExistingClusterSpec, given["existing"], faults)
-        made_in = {key: given[key] for key in ("vpc_id", "subnet_ids")}
+        raw = take(Cluster, name, args, ClusterArgs)
+        parsed = try_parse(ExistingClusterSpec, by_alias(ExistingClusterSpec, raw.get("existing"))) if isinstance(raw.get("existing"), dict) else None
+        existing = parsed.spec if parsed else None
+        raw.faults.extend(f.below("existingCluster") for f in (parsed.findings if parsed else []))
 
-        def rules(made: ClusterSpec) -> list[Finding]:
-            if given["existing"] is None or existing is not None:
-                return check_cluster(None if existing else made, existing, made_in)
-            return []
+        def rules(made: ClusterSpec | None) -> list[Finding]:
+            if "existing" in raw.values and existing is None:
+                return []
+            found = check_cluster(None if existing else made, existing, {key: raw.get(key) for key in ("vpc_id", "subnet_ids")})
+            gone = [f"existingCluster.{path}" for path in parsed.gone] if parsed else []
+            return [f for f in found if not any(within(f.path, path) for path in gone)]
 
-        spec = checked_form(ClusterSpec, fields, faults, rules)
-        given = settled(given, ClusterArgs)
+        spec = checked_form(raw, ClusterSpec, rules)
+        given = {**dict.fromkeys(_OWN), **raw.inputs}
         self._name, self.context = name, existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
@@ -94,7 +99,7 @@ class Cluster(pulumi.ComponentResource):
         elif existing.kubeconfig:
             self._from_kubeconfig(existing)
         elif existing.stack_reference:
-            theirs = self._from_stack(existing)
+            theirs = self._from_stack(existing, raw)
             subnets = theirs if subnets is None else subnets
         else:
             self._look_up(existing, given["node_role_name"])
@@ -261,12 +266,12 @@ class Cluster(pulumi.ComponentResource):
         else:
             self.node_role_name = self._node_role(given_role or f"{name}-gpu-node", name, existing.partition, None, {})
 
-    def _from_stack(self, existing: ExistingClusterSpec) -> pulumi.Output[Any]:
+    def _from_stack(self, existing: ExistingClusterSpec, given: Given) -> pulumi.Output[Any]:
         reference = existing.stack_reference or ""
         other = pulumi.StackReference(reference, opts=pulumi.ResourceOptions(parent=self))
 
         def output(name: str, kind: Any) -> pulumi.Output[Any]:
-            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}")
+            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}", given)
 
         self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
         self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else output("nodeRoleName", str)

@@ -12,7 +12,8 @@ from ..planning.evaluation import evaluate
 from ..planning.report import capacities
 from ..planning.rules import NO_STACK, StackContext
 from ..planning.shapes import Layout, Served
-from .arguments import settled
+from ..spec import EnvironmentSpec
+from ..spec.validation import by_alias
 from .autoscaling import Autoscaling
 from .base import checked, project_folder, take
 from .cluster import Cluster
@@ -20,6 +21,7 @@ from .gateway import Gateway
 from .lws import Lws
 from .node_pools import NodePools
 from .observability import Observability
+from .secrets import of_models as secrets_of_models
 from .serving import ModelServing
 from .spec_args import EnvironmentSpecArgs
 from .weights import Weights
@@ -70,10 +72,10 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        fields, faults = take(args, EnvironmentArgs)
-        secrets = fields.pop("secrets", {})
-        layout = checked(evaluate({"name": name, **fields}, project_folder()), faults)
-        self._declare(name, layout, settled({"secrets": secrets}, EnvironmentArgs)["secrets"], opts, NO_STACK)
+        given = take(Environment, name, args, EnvironmentArgs)
+        given.faults.extend(secrets_of_models(given))
+        layout = checked(evaluate(by_alias(EnvironmentSpec, {"name": name, **given.of_spec}), project_folder()), given)
+        self._declare(name, layout, given.inputs.get("secrets", {}), opts, NO_STACK)
 
     @classmethod
     def of_layout(

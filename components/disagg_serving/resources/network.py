@@ -37,9 +37,9 @@ class Network(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the network. Raises pulumi.RunError when the args are not valid."""
         super().__init__("disagg-serving:index:Network", name, {}, opts)
-        fields, faults = take(args, NetworkArgs)
-        cluster_name = fields.pop("cluster_name", name)
-        spec = checked_form(NetworkSpec, fields, faults, check_network)
+        given = take(Network, name, args, NetworkArgs)
+        spec = checked_form(given, NetworkSpec, check_network)
+        cluster_name = given.get("cluster_name", name)
         self._name, self._tags = name, spec.tags
         if spec.existing:
             self.vpc_id = pulumi.Output.from_input(spec.existing.vpc_id or "")

@@ -14,6 +14,8 @@ LogType = Literal["api", "audit", "authenticator", "controllerManager", "schedul
 ClusterName = Annotated[Text, form(r"^[0-9A-Za-z][A-Za-z0-9_-]*$", "letters, digits, - and _"), Field(max_length=100)]
 Minor = Annotated[Text, form(r"^1\.\d{2}$", "a minor version such as 1.36")]
 RoleArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$", "a role's ARN, arn:aws:iam::123456789012:role/name")]
+IamRoleName = Annotated[Text, form(r"^[A-Za-z0-9_+=,.@-]{1,64}$", "the name of a role without path and account")]
+SecurityGroupId = Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]
 PolicyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$", "a policy's ARN, arn:aws:iam::123456789012:policy/name")]
 KeyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:(key|alias)/.+$", "a key's ARN, arn:aws:kms:region:123456789012:key/id")]
 
@@ -102,12 +104,12 @@ class ExistingClusterSpec(Spec):
         description="Whether it is an Auto Mode cluster. False: no NodeClass and no NodePool is made, and pods go to nodes by each role's "
         "nodeSelector. Default: true.",
     )
-    node_role: Text | None = Field(
+    node_role: IamRoleName | None = Field(
         None,
         description="Name of the IAM role of GPU nodes; it must have an EC2 access entry with AmazonEKSAutoNodePolicy. Required with kubeconfig "
         "and Auto Mode. Default with name: role and entry are made; with stackReference: that stack's.",
     )
-    security_group_ids: list[Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]] = Field(
+    security_group_ids: list[SecurityGroupId] = Field(
         [],
         description="Security groups of GPU nodes; each must allow all traffic from and to itself, or EFA fails silently. Required with kubeconfig "
         "and Auto Mode. Default otherwise: the cluster's own group.",

@@ -29,12 +29,13 @@ def _vpc_cidr(value: str) -> str:
 Cidr = Annotated[Text, AfterValidator(_vpc_cidr)]
 Zone = Annotated[Text, form(r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$", "an availability zone such as us-east-1a")]
 SubnetId = Annotated[Text, form(r"^subnet-[0-9a-z]+$", "subnet-...")]
+VpcId = Annotated[Text, form(r"^vpc-[0-9a-z]+$", "vpc-...")]
 
 
 class ExistingNetworkSpec(Spec):
     """A VPC that somebody else made and keeps."""
 
-    vpc_id: Annotated[Text, form(r"^vpc-[0-9a-z]+$", "vpc-...")] | None = Field(
+    vpc_id: VpcId | None = Field(
         None,
         description="Id of the VPC. Needed when a cluster is made; not needed with existingCluster, which already lives in one. Default: absent.",
     )
