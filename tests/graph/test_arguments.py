@@ -12,8 +12,11 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving import resources
-from disagg_serving.errors import SpecError
+from disagg_serving.errors import Finding, Level, SpecError
 from disagg_serving.preview.graph import Graph
+from disagg_serving.preview.recorder import record
+from disagg_serving.resources.arguments import taken
+from factories import ROOT
 from recording import one, program_graph
 
 MODEL: dict[str, Any] = {"name": "m", "model": "qwen3-32b", "max_model_len": 16384, "server": {"instance_type": "p5.48xlarge"}}
@@ -206,3 +209,28 @@ def test_ids_of_resources_are_whatever_their_resource_made() -> None:
     """What comes out of an Output is not held to a form: a mock, or a service of tomorrow, may make other ids."""
     graph = made("NodePools", lambda: {**POOLS, "subnet_ids": pulumi.Output.from_input(["net-private_id"])})
     assert one(graph, "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]["subnetSelectorTerms"] == [{"id": "net-private_id"}]
+
+
+def test_what_all_components_of_a_model_see_is_told_once() -> None:
+    """Pools, serving and endpoint of one model repeat no warning, and policies are the matter of the component that makes them."""
+
+    def program() -> None:
+        resources.NodePools("gpu", {**POOLS, "models": [MODEL, {**MODEL, "name": "n"}]})  # type: ignore[typeddict-item]
+        for name in ("m", "n"):
+            resources.ModelServing(name, {**SERVING, "model": {**MODEL, "name": name}})  # type: ignore[typeddict-item]
+
+    for _ in range(2):  # what one program was told is news to the next
+        evaluations = record(ROOT, "disagg", "test", {}, frozenset(), program=program).evaluations
+        paths = [(f.id, f.path) for e in evaluations for f in e.findings]
+        assert [path for rule, path in paths if rule == "revision-unpinned"] == [f"NodePools gpu: models[{i}].weights.revision" for i in (0, 1)]
+        assert [path for rule, path in paths if rule == "policy-addresses"] == ["ModelServing m: network_policy.vpc_cidrs"]
+
+
+def test_keys_that_another_component_has() -> None:
+    """A fix that names a key which only another component has says which one."""
+    given = taken("NodePools gpu", POOLS, resources.NodePoolsArgs)
+    fault = Finding("x", Level.ERROR, "network.gpuZone", "speaks of existingCluster.nodeRole", fix="set networkPolicy.vpcCidrs")
+    (said,) = given.said([fault])
+    assert said.sentence() == (
+        "NodePools gpu: zone: speaks of existing_cluster.node_role (of Cluster, there existing); set network_policy.vpc_cidrs (of ModelServing)"
+    )

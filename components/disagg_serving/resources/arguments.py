@@ -62,6 +62,10 @@ class Given:
     def _wording(self) -> Wording:
         return Wording.of(self.kind)
 
+    def concerns(self, path: str) -> bool:
+        """Whether a place in a stack file is no argument of other components alone."""
+        return not self._wording.is_elsewhere(path)
+
     def said(self, findings: Sequence[Finding]) -> list[Finding]:
         """Findings in the words of this component: its arguments, as the program's language spells them, after its type and name."""
         return [self._wording.of_finding(f).below(f"{self.component}: ") for f in findings]

@@ -1,6 +1,7 @@
 """What all components share: raw Kubernetes objects, checked input, merged options."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
@@ -86,18 +87,18 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
 
     Raises what the program's language has for errors, with all of them, and those in the arguments.
     """
-    if given is not None:
-        evaluation = replace(evaluation, findings=sort_findings(given.said([*given.faults, *evaluation.findings])))
-        evaluation = evaluation if not given.faults else replace(evaluation, layout=None)
     watch = watched.get()
+    if watch is None and evaluation.spec is not None and evaluation.spec.look_ups and not (given and given.faults):
+        from .look_ups import looked_up  # noqa: PLC0415 (off in most stacks)
+
+        evaluation = looked_up(evaluation)
+    if given is not None:
+        found = given.said([*given.faults, *_news(evaluation, given)])
+        evaluation = replace(evaluation, findings=sort_findings(found), layout=None if given.faults else evaluation.layout)
     if watch is not None:
         watch.append(evaluation)
         if evaluation.layout is not None:
             return evaluation.layout
-    elif evaluation.spec is not None and evaluation.spec.look_ups:
-        from .look_ups import looked_up  # noqa: PLC0415 (off in most stacks)
-
-        evaluation = looked_up(evaluation)
     for finding in evaluation.findings:
         if finding.level is Level.WARNING:
             pulumi.log.warn(finding.sentence())
@@ -105,6 +106,25 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
         return evaluation.require_layout()
     except SpecError as problem:
         raise (given.refusal(problem.findings) if given else ChecksFailed("", problem.findings)) from None
+
+
+_told: ContextVar[set[tuple[str, str, str]] | None] = ContextVar("told", default=None)
+"""What the components of this program have said so far that is no error."""
+_MODEL = re.compile(r"models\[(\d+)\]")
+
+
+def _news(evaluation: Evaluation, given: Given) -> Iterator[Finding]:
+    """Errors, and what is this component's matter besides and no other one has said: all components of a model look at the whole of it."""
+    told = _told.get()
+    if told is None:
+        _told.set(told := set())
+    names = [model.name for model in evaluation.spec.models] if evaluation.spec else []
+    for finding in evaluation.findings:
+        about = _MODEL.sub(lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], finding.path)
+        key = (finding.id, about, finding.message)
+        if finding.level is Level.ERROR or (given.concerns(finding.path) and key not in told):
+            yield finding
+            told.add(key)
 
 
 def evaluated(given: Given, *, settings: str = "", rest: Sequence[str] | None = None) -> Evaluation:

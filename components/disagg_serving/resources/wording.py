@@ -30,6 +30,7 @@ _ELSEWHERE = {
     "imageSources": "ModelServing",
 }  # fmt: skip
 """Components to whose arguments a part of a stack file belongs."""
+_START = r"(?<![\w.])"
 _SENTENCES = {" in YAML": "", "accept it": "take an Environment, which can accept it,"}
 
 
@@ -58,26 +59,27 @@ language: ContextVar[Language] = ContextVar("language", default=PYTHON)
 
 @dataclass(frozen=True)
 class Wording:
-    """Places of a stack file with the arguments of one component for them."""
+    """The arguments of one component for places of a stack file, the keys that are other components', and all names in Python."""
 
     places: tuple[tuple[re.Pattern[str], str], ...]
+    elsewhere: tuple[tuple[re.Pattern[str], str], ...]
     keys: dict[str, str]
 
     @classmethod
     def of(cls, kind: type) -> Wording:
         """The words of a component whose arguments are `kind`."""
-        own = {place: argument for place, argument in _ALONE.items() if argument in kind.__annotations__} | _OWN.get(kind.__name__, {})
-        elsewhere = {} if "models" in kind.__annotations__ and "network" in kind.__annotations__ else _ELSEWHERE
-        moved = [
-            (re.compile(r"(?<![\w.])" + re.escape(place) + (r"(?=[a-z])" if place.endswith(".") else r"(?![\w-])")), argument)
-            for place, argument in own.items()
-        ]
-        moved += [
-            (re.compile(rf"(?<![\w.])({key}\.[a-z]\w*(?:\.\w+)*)"), rf"\1 (of {component})")
-            for key, component in elsewhere.items()
-            if not {key, f"{key}."} & own.keys() and _snake(key) not in kind.__annotations__
-        ]
-        return cls(tuple(moved), _keys() | {to_camel(key): key for key in kind.__annotations__})
+        arguments, whole = kind.__annotations__, kind.__name__ == "EnvironmentArgs"
+        own = {place: argument for place, argument in _ALONE.items() if argument in arguments} | _OWN.get(kind.__name__, {})
+        others = {} if whole else {k: c for k, c in _ELSEWHERE.items() if not {k, f"{k}."} & own.keys() and _snake(k) not in arguments}
+        return cls(
+            tuple((re.compile(_START + re.escape(p) + (r"(?=[a-z])" if p.endswith(".") else r"(?![\w-])")), a) for p, a in own.items()),
+            tuple((re.compile(rf"{_START}({key}\.[a-z]\w*(?:\.\w+)*)"), rf"\1 (of {component})") for key, component in others.items()),
+            _keys() | {to_camel(key): key for key in arguments},
+        )
+
+    def is_elsewhere(self, path: str) -> bool:
+        """Whether a place in a stack file belongs to other components alone."""
+        return not any(place.match(path) for place, _ in self.places) and any(place.match(f"{path}.x") for place, _ in self.elsewhere)
 
     def of_finding(self, finding: Finding) -> Finding:
         """The finding in this component's words."""
@@ -86,7 +88,7 @@ class Wording:
 
     def of_text(self, text: str) -> str:
         """A text with this component's arguments in it, and without what is true of a stack file alone."""
-        for place, argument in self.places:
+        for place, argument in (*self.places, *self.elsewhere):
             text = place.sub(argument, text)
         for said, instead in _SENTENCES.items():
             text = text.replace(said, instead)
