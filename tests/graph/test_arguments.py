@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,14 @@ NETWORK: dict[str, Any] = {"zones": ["us-east-1a", "us-east-1b"]}
 POOLS: dict[str, Any] = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
 SERVING: dict[str, Any] = {"model": MODEL, "zone": "us-east-1a"}
 WEIGHTS: dict[str, Any] = {"models": [MODEL], "zone": "us-east-1a", "cluster_name": "own"}
+
+
+UNIDENTIFIED: dict[str, Any] = {"models": [MODEL], "zone": "us-east-1a"}
+
+
+def later(value: Any) -> Any:
+    """A value that comes out of an Output; made inside a program."""
+    return pulumi.Output.from_input(value)
 
 
 def made(component: str, args: Any) -> Graph:
@@ -101,13 +110,13 @@ def test_mappings_and_sequences_of_any_class_are_data() -> None:
 def test_awaitables_are_outputs() -> None:
     """A coroutine is waited for where an Output may stand, and refused like one elsewhere."""
 
-    async def later(value: Any) -> Any:
+    async def awaited(value: Any) -> Any:
         return value
 
-    graph = made("NodePools", lambda: {**POOLS, "node_role": later("theirs"), "subnet_ids": [later("subnet-7")]})
+    graph = made("NodePools", lambda: {**POOLS, "node_role": awaited("theirs"), "subnet_ids": [awaited("subnet-7")]})
     spec = one(graph, "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]
     assert (spec["role"], spec["subnetSelectorTerms"]) == ("theirs", [{"id": "subnet-7"}])
-    said = refused("NodePools", lambda: {**POOLS, "zone": later("a"), "models": [{**MODEL, "name": later("m")}]})
+    said = refused("NodePools", lambda: {**POOLS, "zone": awaited("a"), "models": [{**MODEL, "name": awaited("m")}]})
     fix = "an Output may stand in node_identity, node_role, subnet_ids, security_group_ids"
     assert [s.split(":")[0] for s in said] == ["models[0].name", "zone"]
     assert all(fix in s for s in said)
@@ -234,3 +243,72 @@ def test_keys_that_another_component_has() -> None:
     assert said.sentence() == (
         "NodePools gpu: zone: speaks of existing_cluster.node_role (of Cluster, there existing); set network_policy.vpc_cidrs (of ModelServing)"
     )
+
+
+ADOPTED: Any = {"gpu_zone": "us-east-1a"}
+
+
+def ids(*values: str) -> Any:
+    """Ids that only the deployment knows; made inside a program."""
+    return pulumi.Output.from_input(list(values))
+
+
+def test_ids_of_an_adopted_network_may_come_from_resources() -> None:
+    """VPC and subnets of another component or stack are adopted as they are, one by one or as a list."""
+
+    def network(vpc: Any, private: Any, gpu: Any) -> Graph:
+        def program() -> None:
+            existing: Any = {"vpc_id": vpc(), "subnet_ids": private(), "gpu_subnet_ids": gpu()}
+            made = resources.Network("net", {"gpu_zone": "us-east-1a", "existing": existing})
+            for name in ("vpc_id", "private_subnet_ids", "gpu_subnet_ids"):
+                pulumi.export(name, getattr(made, name))
+
+        return program_graph(program)
+
+    plain = network(lambda: "vpc-1", lambda: ["subnet-1", "subnet-2"], lambda: ["subnet-3"])
+    one_by_one = network(lambda: later("vpc-1"), lambda: ["subnet-1", later("subnet-2")], lambda: [later("subnet-3")])
+    assert network(lambda: later("vpc-1"), lambda: ids("subnet-1", "subnet-2"), lambda: ids("subnet-3")).outputs == plain.outputs
+    assert one_by_one.outputs == plain.outputs
+
+
+def test_the_way_into_an_existing_cluster_may_come_from_resources() -> None:
+    """Kubeconfig, role and security groups of a cluster that the same program makes; a kubeconfig stays secret."""
+
+    def program() -> None:
+        existing: Any = {"kubeconfig": pulumi.Output.secret("marked"), "node_role": later("theirs"), "security_group_ids": [later("sg-1"), "sg-2"]}
+        cluster = resources.Cluster("x", {"existing": existing, "gpu_subnet_ids": ids("subnet-1")})
+        pools: Any = {**UNIDENTIFIED, "node_identity": cluster.node_identity}
+        resources.NodePools("gpu", pools, pulumi.ResourceOptions(providers=[cluster.provider]))
+
+    graph = program_graph(program)
+    spec = one(graph, "kubernetes:eks.amazonaws.com/v1:NodeClass").inputs["spec"]
+    assert (spec["role"], spec["securityGroupSelectorTerms"]) == ("theirs", [{"id": "sg-1"}, {"id": "sg-2"}])
+    assert "marked" not in repr(graph)
+
+
+def test_an_environment_on_what_other_resources_made() -> None:
+    """A whole environment in a network and a cluster of the same program is that with plain ids, but for what its state says of the spec."""
+
+    def environment(gpu: Any, role: Any) -> Graph:
+        existing: Any = lambda: {"kubeconfig": "kc.yaml", "node_role": role(), "security_group_ids": ["sg-1"]}  # noqa: E731
+        return made(
+            "Environment",
+            lambda: {"models": [MODEL], "network": {**ADOPTED, "existing": {"gpu_subnet_ids": gpu()}}, "existing_cluster": existing()},
+        )
+
+    known, output = environment(lambda: ["subnet-1"], lambda: "r"), environment(lambda: ids("subnet-1"), lambda: later("r"))
+    differing = [r.type for urn, r in known.resources.items() if output.resources[urn] != r]
+    assert known.resources.keys() == output.resources.keys()
+    assert differing == ["disagg-serving:index:Environment"]
+    assert "subnet-later" in json.dumps(one(output, "disagg-serving:index:Environment").inputs)
+    assert "later" not in json.dumps([r.inputs for r in output.resources.values() if r.custom])
+
+
+def test_what_stands_for_an_output_is_never_its_own_kind_alone() -> None:
+    """An Output of another kind stops the program with its path, and one where a check looks is refused with the places that take one."""
+    said = refused("Network", lambda: {**ADOPTED, "existing": {"gpu_subnet_ids": later("subnet-1")}})
+    assert said == ["existing.gpu_subnet_ids: is a text (allowed: a list)"]
+    said = refused("Environment", lambda: {"models": [MODEL], "network": {"zones": later([])}})
+    assert any("an Output may stand in network.existing.vpc_id, network.existing.subnet_ids, " in s and "secrets" in s for s in said)
+    said = refused("Network", lambda: {"zones": ["us-east-1a"], "existing": {"gpu_subnet_ids": ids("subnet-1"), "vpc_idd": later("vpc-1")}})
+    assert [s.split(" (")[0] for s in said] == ["existing.vpc_idd: is not a known key", "zones: has no effect on an existing network"]

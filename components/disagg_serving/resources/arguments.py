@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from inspect import iscoroutine
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -15,9 +15,9 @@ from pydantic.alias_generators import to_camel
 from ..errors import Finding, Level, did_you_mean
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
-from ..spec.inputs import FORMS
+from ..spec.inputs import FORMS, MEANWHILE
 from ..spec.validation import LEFT_OUT, fault_of
-from .wording import Wording, language
+from .wording import Wording, language, snake
 
 NAMES: dict[Any, str] = {
     str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", tuple: "a list", dict: "a mapping",
@@ -28,6 +28,7 @@ EXTENDED: dict[str, type[Spec]] = {"Cluster": ClusterSpec, "Environment": Enviro
 LATER = (pulumi.Output, Awaitable)
 _PLAIN = (str, int, float)
 _DEEPEST = 40
+_UNKNOWN: Any = Union[str, pulumi.Output[str]]  # noqa: UP007 (a key that nobody knows is the fault, and not what stands there)
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Given:
     kind: type
     values: dict[str, Any]
     faults: list[Finding]
+    later: Mapping[str, tuple[pulumi.Output[Any], Any, str]] = field(default_factory=dict)
+    """Words that stand for Outputs in fields of a spec, each with the kind and path of what it stands for."""
 
     def get(self, argument: str, default: Any = None) -> Any:
         """The value of an argument."""
@@ -57,6 +60,17 @@ class Given:
         """The arguments when nothing is wrong, with Outputs that are held to their kind when they are known; see `_resolved`."""
         hints, values = _hints(self.kind), _Values(awaits=self)
         return {key: value if key in _of_spec(self.kind) else values.argument(value, hints[key], key) for key, value in self.values.items()}
+
+    def known(self, value: Any) -> Any:
+        """Data of a spec that has been checked, with the Outputs in place of the words that stood for them."""
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, str) and first in self.later:
+            output, hint, path = self.later[first]
+            if isinstance(value, str) or get_origin(hint) is Sequence:
+                return resolved(output, hint, path, self)
+        if isinstance(value, dict):
+            return {key: self.known(inner) for key, inner in value.items()}
+        return [self.known(inner) for inner in value] if isinstance(value, list) else value
 
     @cached_property
     def _wording(self) -> Wording:
@@ -84,10 +98,13 @@ def taken(component: str, args: Any, kind: type) -> Given:
     hints = _hints(kind)
     known = found.keys(args, kind, "", f"add it; see {kind.__name__}")
     given = {key: args[key] for key in known if args[key] is not None}
-    found.outputs_fit(key for key, hint in hints.items() if _without_outputs(hint)[1])
-    values = {key: found.plain(value, key) if key in _of_spec(kind) else found.argument(value, hints[key], key) for key, value in given.items()}
+    found.outputs_fit(_inputs_of(kind))
+    values = {
+        key: found.plain(value, key, hint=hints[key]) if key in _of_spec(kind) else found.argument(value, hints[key], key)
+        for key, value in given.items()
+    }
     required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
-    return Given(component, kind, {**dict.fromkeys(required - values.keys(), LEFT_OUT), **values}, found.findings)
+    return Given(component, kind, {**dict.fromkeys(required - values.keys(), LEFT_OUT), **values}, found.findings, found.later)
 
 
 class _Values:
@@ -99,7 +116,9 @@ class _Values:
     def __init__(self, *, resolved: bool = False, awaits: Given | None = None) -> None:
         self._resolved, self._awaits = resolved, awaits
         self.findings: list[Finding] = []
-        self._copies: dict[int, Any] = {}
+        self.later: dict[str, tuple[pulumi.Output[Any], Any, str]] = {}
+        self._copies: dict[tuple[int, Any], Any] = {}
+        self._kept: list[Any] = []
         self._fix_of_output = "give a plain value"
 
     def fault(self, path: str, message: str, allowed: str, fix: str, name: str = "schema") -> object:
@@ -155,11 +174,14 @@ class _Values:
             return {key: self.argument(value[key], hints[key], f"{path}.{key}", within=True) for key in known}
         if origin is Literal and value not in get_args(plain):
             return self.fault(path, "is not possible", _name_of(plain), did_you_mean(value, get_args(plain)))
-        return self._word(value, path) if isinstance(value, str) else self.plain(value, path) if isinstance(value, Mapping) else value
+        return self._word(value, path) if isinstance(value, str) else self.plain(value, path, hint=plain) if isinstance(value, Mapping) else value
 
-    def plain(self, value: Any, path: str, above: tuple[int, ...] = ()) -> Any:
-        """A value that must be known before deployment, as dicts and lists; what a spec says about it is left to its parser."""
+    def plain(self, value: Any, path: str, above: tuple[int, ...] = (), hint: Any = None) -> Any:
+        """A value as dicts and lists, known before deployment but for what `hint` says is an input; what a spec says of it is its parser's."""
+        hint, takes_outputs = _without_outputs(hint)
         if isinstance(value, LATER):
+            if takes_outputs:
+                return self._meanwhile(value, hint, path)
             if iscoroutine(value):
                 value.close()  # nobody will wait for it
             return self.fault(path, "is an Output, which only the deployment knows", "a plain value", self._fix_of_output)
@@ -168,14 +190,26 @@ class _Values:
         if not isinstance(value, Mapping) and not _is_list(value):
             fits = value is None or value is LEFT_OUT or isinstance(value, _PLAIN)
             return value if fits else self.fault(path, f"is {_name_of_value(value)}", "a text, a number, true, false, a list or a mapping", "")
-        if id(value) not in self._copies:  # what stands in several places is gone through once
+        one = (id(value), hint)
+        if one not in self._copies:  # what stands in several places is gone through once
             here = (*above, id(value))
-            self._copies[id(value)] = (
-                {key: self.plain(value[key], f"{path}.{key}", here) for key in self._texts(value, path) if value[key] is not None}
+            described = is_typeddict(hint) and isinstance(value, Mapping)
+            hints = {key: _hints(hint).get(_keys_of(hint).get(key, key), _UNKNOWN) for key in value} if described else {}
+            of_entries = get_args(hint)[0] if get_origin(hint) is Sequence else None
+            self._kept.append(value)  # an id is that of another value once its own is gone
+            self._copies[one] = (
+                {key: self.plain(value[key], f"{path}.{key}", here, hints.get(key)) for key in self._texts(value, path) if value[key] is not None}
                 if isinstance(value, Mapping)
-                else [self.plain(inner, f"{path}[{i}]", here) for i, inner in enumerate(value)]
+                else [self.plain(inner, f"{path}[{i}]", here, of_entries) for i, inner in enumerate(value)]
             )
-        return self._copies[id(value)]
+        return self._copies[one]
+
+    def _meanwhile(self, value: Any, hint: Any, path: str) -> Any:
+        """What stands for an Output until its component is declared: a word, or two for a list."""
+        key = path.split("[", maxsplit=1)[0].rpartition(".")[2]
+        word = f"{MEANWHILE.get(snake(key), 'later')}{len(self.later) + 1}"
+        self.later[word] = pulumi.Output.from_input(value), hint, path
+        return [word, f"{word}b"] if get_origin(hint) is Sequence else word
 
     def _texts(self, value: Mapping[Any, Any], path: str) -> list[str]:
         """The keys of a mapping that are texts, after others have been noted."""
@@ -216,6 +250,17 @@ def resolved(value: pulumi.Output[Any], hint: Any, path: str, given: Given) -> p
     return value.apply(judge)
 
 
+def _inputs_of(kind: type) -> list[str]:
+    """Arguments, and keys in them, where an Output may stand."""
+    found = []
+    for key, hint in _hints(kind).items():
+        plain, takes_outputs = _without_outputs(hint)
+        takes_outputs |= any(_without_outputs(inner)[1] for inner in get_args(plain))
+        found += [key] if takes_outputs else [f"{key}.{inner}" for inner in _inputs_of(plain)] if is_typeddict(plain) else []
+    return found
+
+
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, localns={"Output": pulumi.Output, "T": Any})  # names by which Input is defined
 

@@ -89,6 +89,7 @@ class Cluster(pulumi.ComponentResource):
 
         spec = checked_form(raw, ClusterSpec, rules)
         given = {**dict.fromkeys(_OWN), **raw.inputs}
+        self._known = raw.known
         self._name, self.context = name, existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
@@ -246,8 +247,8 @@ class Cluster(pulumi.ComponentResource):
 
     def _from_kubeconfig(self, existing: ExistingClusterSpec) -> None:
         self.cluster_name = pulumi.Output.from_input(existing.name or "")
-        self.kubeconfig = pulumi.Output.from_input(existing.kubeconfig or "")
-        self.node_role_name = pulumi.Output.from_input(existing.node_role or "")
+        self.kubeconfig = pulumi.Output.from_input(self._known(existing.kubeconfig or ""))
+        self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
         # not the path or context, whose change would replace everything in the cluster
         self._identifier = self._name
 
@@ -262,7 +263,7 @@ class Cluster(pulumi.ComponentResource):
         )
         self._identifier = name
         if existing.node_role or not existing.auto_mode:
-            self.node_role_name = pulumi.Output.from_input(existing.node_role or "")
+            self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
         else:
             self.node_role_name = self._node_role(given_role or f"{name}-gpu-node", name, existing.partition, None, {})
 
@@ -274,16 +275,16 @@ class Cluster(pulumi.ComponentResource):
             return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}", given)
 
         self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
-        self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else output("nodeRoleName", str)
+        self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role)) if existing.node_role else output("nodeRoleName", str)
         self._identifier = self._name
         return output("gpuSubnetIds", list[str])
 
     def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> pulumi.Output[NodeIdentity]:
-        groups = [{"id": i} for i in existing.security_group_ids] if existing else []
+        groups = id_terms(self._known(existing.security_group_ids)) if existing and existing.security_group_ids else None
         identity: Any = {
             "role": self.node_role_name,
             "subnet_terms": id_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],
-            "security_group_terms": groups or [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
+            "security_group_terms": groups if groups is not None else [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
         }
         return pulumi.Output.from_input(identity)
 

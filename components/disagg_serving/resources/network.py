@@ -42,9 +42,9 @@ class Network(pulumi.ComponentResource):
         cluster_name = given.get("cluster_name", name)
         self._name, self._tags = name, spec.tags
         if spec.existing:
-            self.vpc_id = pulumi.Output.from_input(spec.existing.vpc_id or "")
-            self.private_subnet_ids = pulumi.Output.from_input(list(spec.existing.subnet_ids))
-            self.gpu_subnet_ids = pulumi.Output.from_input(list(spec.existing.gpu_subnet_ids))
+            self.vpc_id = pulumi.Output.from_input(given.known(spec.existing.vpc_id or ""))
+            self.private_subnet_ids = pulumi.Output.from_input(given.known(spec.existing.subnet_ids))
+            self.gpu_subnet_ids = pulumi.Output.from_input(given.known(spec.existing.gpu_subnet_ids))
         else:
             self._make(spec, cluster_name)
         self.register_outputs({"vpcId": self.vpc_id, "privateSubnetIds": self.private_subnet_ids, "gpuSubnetIds": self.gpu_subnet_ids})

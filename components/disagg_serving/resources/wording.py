@@ -70,7 +70,7 @@ class Wording:
         """The words of a component whose arguments are `kind`."""
         arguments, whole = kind.__annotations__, kind.__name__ == "EnvironmentArgs"
         own = {place: argument for place, argument in _ALONE.items() if argument in arguments} | _OWN.get(kind.__name__, {})
-        others = {} if whole else {k: c for k, c in _ELSEWHERE.items() if not {k, f"{k}."} & own.keys() and _snake(k) not in arguments}
+        others = {} if whole else {k: c for k, c in _ELSEWHERE.items() if not {k, f"{k}."} & own.keys() and snake(k) not in arguments}
         return cls(
             tuple((re.compile(_START + re.escape(p) + (r"(?=[a-z])" if p.endswith(".") else r"(?![\w-])")), a) for p, a in own.items()),
             tuple((re.compile(rf"{_START}({key}\.[a-z]\w*(?:\.\w+)*)"), rf"\1 (of {component})") for key, component in others.items()),
@@ -99,7 +99,8 @@ class Wording:
         return re.sub(r"\b[a-z]\w*_\w+", lambda m: to_camel(m[0]) if m[0] in known else m[0], text)
 
 
-def _snake(key: str) -> str:
+def snake(key: str) -> str:
+    """A key of a stack file as Python names it."""
     return re.sub(r"[A-Z]", lambda m: f"_{m[0].lower()}", key)
 
 

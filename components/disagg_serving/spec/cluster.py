@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ..pins import KUBERNETES
-from .base import RefusalError, Spec, Tags, Text, form
+from .base import KnownLater, RefusalError, Spec, Tags, Text, form
 
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 ClusterName = Annotated[Text, form(r"^[0-9A-Za-z][A-Za-z0-9_-]*$", "letters, digits, - and _"), Field(max_length=100)]
@@ -93,7 +93,7 @@ class ClusterSpec(Spec):
 class ExistingClusterSpec(Spec):
     """A cluster that somebody else made and keeps; exactly one of kubeconfig, name and stackReference says where it is."""
 
-    kubeconfig: Text | None = Field(None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent.")
+    kubeconfig: Annotated[Text | None, KnownLater()] = Field(None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent.")
     context: Text | None = Field(None, description="Context of the kubeconfig. Default: its current context.")
     name: ClusterName | None = Field(None, description="Name of an EKS cluster, looked up in AWS. Default: absent.")
     stack_reference: Annotated[Text, form(r"^[^/\s]+(/[^/\s]+){0,2}$", "organization/project/stack")] | None = Field(
@@ -104,12 +104,12 @@ class ExistingClusterSpec(Spec):
         description="Whether it is an Auto Mode cluster. False: no NodeClass and no NodePool is made, and pods go to nodes by each role's "
         "nodeSelector. Default: true.",
     )
-    node_role: IamRoleName | None = Field(
+    node_role: Annotated[IamRoleName | None, KnownLater()] = Field(
         None,
         description="Name of the IAM role of GPU nodes; it must have an EC2 access entry with AmazonEKSAutoNodePolicy. Required with kubeconfig "
         "and Auto Mode. Default with name: role and entry are made; with stackReference: that stack's.",
     )
-    security_group_ids: list[SecurityGroupId] = Field(
+    security_group_ids: Annotated[list[SecurityGroupId], KnownLater()] = Field(
         [],
         description="Security groups of GPU nodes; each must allow all traffic from and to itself, or EFA fails silently. Required with kubeconfig "
         "and Auto Mode. Default otherwise: the cluster's own group.",

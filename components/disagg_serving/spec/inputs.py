@@ -18,3 +18,6 @@ FORMS: dict[str, Any] = {
     "permissions_boundary_arn": PolicyArn,
 }
 """By the argument's name; of a list, the form of one entry, of which there has to be one."""
+
+MEANWHILE = {"vpc_id": "vpc-later", "subnet_ids": "subnet-later", "gpu_subnet_ids": "subnet-later", "security_group_ids": "sg-later"}
+"""How a word begins that stands for an id which only the deployment knows, and has its form. Other words begin with `later`."""
