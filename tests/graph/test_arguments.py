@@ -17,6 +17,7 @@ from disagg_serving.errors import Finding, Level, SpecError
 from disagg_serving.preview.graph import Graph
 from disagg_serving.preview.recorder import record
 from disagg_serving.resources.arguments import taken
+from disagg_serving.resources.wording import ChecksFailed
 from factories import ROOT
 from recording import one, program_graph
 
@@ -182,7 +183,6 @@ def test_faults_name_the_arguments_of_their_component(component: str, args: dict
 
 def test_the_text_of_a_refusal_names_the_component() -> None:
     """What `pulumi up` prints says which of a program's components cannot be deployed."""
-    from disagg_serving.resources.wording import ChecksFailed
 
     def program() -> None:
         with pytest.raises(ChecksFailed, match=r"^Lws mine cannot be deployed:\n  replicas: -3 is too small"):
@@ -312,3 +312,19 @@ def test_what_stands_for_an_output_is_never_its_own_kind_alone() -> None:
     assert any("an Output may stand in network.existing.vpc_id, network.existing.subnet_ids, " in s and "secrets" in s for s in said)
     said = refused("Network", lambda: {"zones": ["us-east-1a"], "existing": {"gpu_subnet_ids": ids("subnet-1"), "vpc_idd": later("vpc-1")}})
     assert [s.split(" (")[0] for s in said] == ["existing.vpc_idd: is not a known key", "zones: has no effect on an existing network"]
+
+
+@pytest.mark.parametrize("component", ["Network", "Cluster", "NodePools", "Lws", "Environment", "ModelServing"])
+def test_names_and_options_of_a_wrong_kind(component: str) -> None:
+    """What Pulumi would stop about with a traceback is told beside the other faults, and before anything is declared."""
+
+    def program(name: Any, opts: Any) -> None:
+        with pytest.raises(ChecksFailed) as problem:
+            getattr(resources, component)(name, {"nonsense": 1}, opts)
+        said = [f.sentence().removeprefix(f"{component} {name}: ") for f in problem.value.findings]
+        assert any(s.startswith("name: ") for s in said) == (name != "x")
+        assert any(s.startswith("nonsense: is not a known key") for s in said)
+        assert ("opts: is a mapping (allowed: pulumi.ResourceOptions)" in said) == isinstance(opts, dict)
+
+    for name, opts in (("x", {"parent": None}), (5, None), ("", None)):
+        assert not [r for r in program_graph(lambda n=name, o=opts: program(n, o)).resources.values() if "disagg" in r.type]  # type: ignore[misc]

@@ -93,7 +93,7 @@ def taken(component: str, args: Any, kind: type) -> Given:
     """The arguments of a component, and what is wrong with them: unknown and missing keys, values of another kind than `kind` says."""
     found = _Values()
     if not isinstance(args, Mapping):
-        found.fault("args", f"is {_name_of_value(args)}", f"a mapping; see {kind.__name__}", "")
+        found.fault("args", f"is {name_of_value(args)}", f"a mapping; see {kind.__name__}", "")
         return Given(component, kind, dict.fromkeys(kind.__annotations__, LEFT_OUT), found.findings)
     hints = _hints(kind)
     known = found.keys(args, kind, "", f"add it; see {kind.__name__}")
@@ -156,7 +156,7 @@ class _Values:
         fits = _is_list(value) if origin is Sequence else isinstance(value, _class_of(origin))
         if not fits:
             allowed = f"{_name_of(plain)}, or an Output of one" if takes_outputs and not self._resolved else _name_of(plain)
-            return self.fault(path, f"is {_name_of_value(value)}", allowed, "")
+            return self.fault(path, f"is {name_of_value(value)}", allowed, "")
         if origin is Sequence:
             if not value and path in FORMS and not self._resolved:
                 return self.fault(path, "is an empty list", "one entry or more", "")
@@ -189,7 +189,7 @@ class _Values:
             return self.fault(path, "holds itself or is nested too deeply", "plain values", "write it out")
         if not isinstance(value, Mapping) and not _is_list(value):
             fits = value is None or value is LEFT_OUT or isinstance(value, _PLAIN)
-            return value if fits else self.fault(path, f"is {_name_of_value(value)}", "a text, a number, true, false, a list or a mapping", "")
+            return value if fits else self.fault(path, f"is {name_of_value(value)}", "a text, a number, true, false, a list or a mapping", "")
         one = (id(value), hint)
         if one not in self._copies:  # what stands in several places is gone through once
             here = (*above, id(value))
@@ -290,8 +290,9 @@ def _name_of(hint: Any) -> str:
     return NAMES.get(origin, "a mapping" if is_typeddict(origin) else f"a {origin.__name__}")
 
 
-def _name_of_value(value: Any) -> str:
-    if value is None:
+def name_of_value(value: Any) -> str:
+    """The kind of a value, in words."""
+    if value is None or value == "":
         return "empty"
     return NAMES.get(type(value), f"an object of class {type(value).__name__}")
 

@@ -17,7 +17,7 @@ from ..planning.evaluation import Evaluation, within
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
 from ..spec.validation import by_alias, try_parse
-from .arguments import Given, taken
+from .arguments import Given, name_of_value, taken
 from .wording import ChecksFailed
 
 S = TypeVar("S", bound=BaseModel)
@@ -73,9 +73,14 @@ def project_folder() -> Path:
     return Path.cwd()
 
 
-def take(component: type, name: str, args: Any, kind: type) -> Given:
-    """What a component of that name was given; see Given."""
-    return taken(f"{component.__name__} {name}", args, kind)
+def take(component: type, name: Any, args: Any, kind: type, opts: Any) -> Given:
+    """What a component of that name was given; see Given. What Pulumi would say of `name` and `opts` by itself is one fault more."""
+    given = taken(f"{component.__name__} {name}", args, kind)
+    options = (pulumi.ResourceOptions, type(None))
+    for argument, value, kinds, allowed in (("name", name, (str,), "a text"), ("opts", opts, options, "pulumi.ResourceOptions")):
+        if not isinstance(value, kinds) or value == "":
+            given.faults.append(Finding("schema", Level.ERROR, argument, f"is {name_of_value(value)}", None, allowed))
+    return given
 
 
 watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)

@@ -74,8 +74,7 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
-        super().__init__("disagg-serving:index:Cluster", name, {}, opts)
-        raw = take(Cluster, name, args, ClusterArgs)
+        raw = take(Cluster, name, args, ClusterArgs, opts)
         parsed = try_parse(ExistingClusterSpec, by_alias(ExistingClusterSpec, raw.get("existing"))) if isinstance(raw.get("existing"), dict) else None
         existing = parsed.spec if parsed else None
         raw.faults.extend(f.below("existingCluster") for f in (parsed.findings if parsed else []))
@@ -88,6 +87,7 @@ class Cluster(pulumi.ComponentResource):
             return [f for f in found if not any(within(f.path, path) for path in gone)]
 
         spec = checked_form(raw, ClusterSpec, rules)
+        super().__init__("disagg-serving:index:Cluster", name, {}, opts)
         given = {**dict.fromkeys(_OWN), **raw.inputs}
         self._known = raw.known
         self._name, self.context = name, existing.context if existing else None

@@ -72,7 +72,7 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        given = take(Environment, name, args, EnvironmentArgs)
+        given = take(Environment, name, args, EnvironmentArgs, opts)
         given.faults.extend(secrets_of_models(given))
         layout = checked(evaluate(by_alias(EnvironmentSpec, {"name": name, **given.of_spec}), project_folder()), given)
         self._declare(name, layout, given.inputs.get("secrets", {}), opts, NO_STACK, given.known)

@@ -37,9 +37,9 @@ class Lws(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LwsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
-        super().__init__("disagg-serving:index:Lws", name, {}, opts)
-        given = take(Lws, name, args, LwsArgs)
+        given = take(Lws, name, args, LwsArgs, opts)
         spec = checked_form(given, LwsSpec)
+        super().__init__("disagg-serving:index:Lws", name, {}, opts)
         provider, sources = given.get("chart_provider"), given.get("image_sources", {})
         if spec.install == "chart":
             base = declare(name, build_lws_base(spec), self)

@@ -36,9 +36,9 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the network. Raises pulumi.RunError when the args are not valid."""
-        super().__init__("disagg-serving:index:Network", name, {}, opts)
-        given = take(Network, name, args, NetworkArgs)
+        given = take(Network, name, args, NetworkArgs, opts)
         spec = checked_form(given, NetworkSpec, check_network)
+        super().__init__("disagg-serving:index:Network", name, {}, opts)
         cluster_name = given.get("cluster_name", name)
         self._name, self._tags = name, spec.tags
         if spec.existing:

@@ -53,7 +53,7 @@ class NodePools(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(NodePools, name, args, NodePoolsArgs)
+        given = take(NodePools, name, args, NodePoolsArgs, opts)
         given.faults.extend(_missing(given))
         layout = checked(evaluated(given, settings="settings"), given)
         self._declare(name, layout, _identity(given.inputs), opts)

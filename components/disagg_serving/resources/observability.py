@@ -51,7 +51,7 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(Observability, name, args, ObservabilityArgs)
+        given = take(Observability, name, args, ObservabilityArgs, opts)
         rest = ("observability", "router", "network_policy", "image_sources")
         self._declare(name, checked(evaluated(given, settings="node_pools", rest=rest), given), opts)
 

@@ -67,7 +67,7 @@ class ModelServing(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(ModelServing, name, args, ModelServingArgs)
+        given = take(ModelServing, name, args, ModelServingArgs, opts)
         given.faults.extend(secrets_of_model(given))
         layout, inputs = checked_model(given), given.inputs
         secrets = Secrets(inputs.get("token"), inputs.get("api_key"))

@@ -48,7 +48,7 @@ class Weights(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WeightsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make buckets and roles. Raises pulumi.RunError when a check fails."""
-        given = take(Weights, name, args, WeightsArgs)
+        given = take(Weights, name, args, WeightsArgs, opts)
         layout, settings = checked(evaluated(given), given), given.inputs
         self._declare(name, layout, settings["cluster_name"], settings, opts)
 
