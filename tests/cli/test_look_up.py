@@ -13,8 +13,8 @@ from aws_answers import REGION, Aws
 from command_line import Run, bare, write_project
 from disagg_serving import lookups
 from disagg_serving.errors import ToolError
-from disagg_serving.resources.arguments import ChecksFailed
 from disagg_serving.resources.base import checked, watched
+from disagg_serving.resources.wording import ChecksFailed
 from factories import check, environment, model, role
 from repositories import Repository
 

@@ -26,6 +26,7 @@ pools = NodePools(
     },
     in_cluster,
 )
+Cluster("zones", {"vpc_id": network.vpc_id, "subnet_ids": [network.vpc_id, "subnet-1"], "gpu_subnet_ids": ("subnet-1",)})
 serving = ModelServing("llama", {"model": llama, "zone": "us-east-1a", "token": pulumi.Output.secret("x")}, in_cluster)
 gateway = Gateway("llama", {"model": llama}, in_cluster)
 whole = Environment("whole", {"models": [llama], "secrets": {"hfToken": pulumi.Output.secret("x")}})
@@ -40,4 +41,7 @@ ModelServing("llama", {"model": llama, "zoen": "us-east-1a"})  # wrong
 ModelServing("llama", {"zone": "us-east-1a"})  # wrong
 Gateway("llama", {"model": {"name": "m", "model": "qwen3-32b", "server": {"instance_type": 5}}})  # wrong
 Environment("whole", {"models": [{"name": "m"}]})  # wrong
+Network("net", {"nat_gateways": "perzone"})  # wrong
+Lws("lws", {"install": "nope"})  # wrong
+Environment("whole", {"models": [{"name": "m", "model": "m", "kv_cache_dtype": "fp7"}]})  # wrong
 pools_of_numbers: pulumi.Output[list[int]] = pools.pool_names  # wrong

@@ -8,11 +8,17 @@ from typing import Any
 
 import pulumi
 import pytest
-from disagg_serving.errors import SpecError, ToolError
+from disagg_serving.errors import SpecError
 from disagg_serving.planning.report import capacities
 from disagg_serving.preview.graph import COMPUTED, SECRET
 from factories import aggregated, environment, layout
 from recording import environment_graph, one, program_graph
+
+
+def paths_of(refused: SpecError, component: str) -> list[str]:
+    """The arguments that were refused; each fault says whose they are."""
+    assert all(f.path.startswith(f"{component}: ") for f in refused.findings)
+    return [f.path.removeprefix(f"{component}: ") for f in refused.findings]
 
 
 def test_network_cluster_and_controller_alone() -> None:
@@ -61,7 +67,7 @@ def test_bad_input_of_a_component_is_a_message_with_every_reason() -> None:
 
     with pytest.raises(SpecError) as refused:
         program_graph(program)
-    assert {f.path for f in refused.value.findings} >= {"models[0].name"}
+    assert set(paths_of(refused.value, "ModelServing m")) >= {"model.name"}
 
 
 def test_two_of_each_component_in_one_program() -> None:
@@ -120,17 +126,17 @@ POOLS = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids"
     ("component", "args", "path"),
     [
         ("Cluster", {}, "vpc_id"),
-        ("Cluster", {"existing": {"kubeconfig": "x", "name": "y"}}, "existingCluster"),
-        ("Cluster", {"vpc_id": "v", "subnet_ids": [], "creator_admin": False}, "cluster.adminRoleArns"),
-        ("Cluster", {"vpc_id": "v", "subnet_ids": [], "kubernetes_version": "1.20"}, "cluster.kubernetesVersion"),
-        ("Network", {}, "network.zones"),
-        ("Network", {"zones": ["us-east-1a"]}, "network.zones"),
+        ("Cluster", {"existing": {"kubeconfig": "x", "name": "y"}}, "existing"),
+        ("Cluster", {"vpc_id": "v", "subnet_ids": [], "creator_admin": False}, "admin_role_arns"),
+        ("Cluster", {"vpc_id": "v", "subnet_ids": [], "kubernetes_version": "1.20"}, "kubernetes_version"),
+        ("Network", {}, "zones"),
+        ("Network", {"zones": ["us-east-1a"]}, "zones"),
         ("Network", {"zoens": ["us-east-1a"]}, "zoens"),
         ("Lws", {"version": "latest"}, "version"),
         ("NodePools", {k: v for k, v in POOLS.items() if k != "node_role"}, "node_role"),
         ("NodePools", {**POOLS, "models": MODEL}, "models"),
         ("ModelServing", {"model": MODEL, "zone": "us-east-1a", "zoen": 1}, "zoen"),
-        ("ModelServing", {"model": MODEL, "zone": "us-east-1a", "catalog_dirs": ["nowhere"]}, "catalogDirs[0]"),
+        ("ModelServing", {"model": MODEL, "zone": "us-east-1a", "catalog_dirs": ["nowhere"]}, "catalog_dirs[0]"),
         ("Environment", {"models": [MODEL], "nonsense": 1}, "nonsense"),
     ],
 )  # fmt: skip
@@ -140,7 +146,7 @@ def test_components_alone_refuse_bad_args(component: str, args: dict[str, Any], 
 
     with pytest.raises(SpecError) as refused:
         program_graph(lambda: getattr(resources, component)("x", args))
-    assert path in {f.path for f in refused.value.findings}
+    assert path in paths_of(refused.value, f"{component} x")
 
 
 def test_an_output_where_a_plain_value_is_needed() -> None:
@@ -153,7 +159,7 @@ def test_an_output_where_a_plain_value_is_needed() -> None:
 
     with pytest.raises(SpecError, match="an Output, which only the deployment knows") as refused:
         program_graph(program)
-    assert [f.path for f in refused.value.findings] == ["model.name", "token"]
+    assert paths_of(refused.value, "ModelServing m") == ["model.name", "token"]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,7 @@ def test_values_of_the_wrong_type_are_named_together(component: str, args: dict[
 
     with pytest.raises(SpecError) as refused:
         program_graph(lambda: getattr(resources, component)("x", args))
-    assert sorted(f.path for f in refused.value.findings) == sorted(paths)
+    assert sorted(paths_of(refused.value, f"{component} x")) == sorted(paths)
     assert "marked" not in str(refused.value)
 
 
@@ -189,21 +195,21 @@ IMPOSSIBLE: list[tuple[str, Callable[[], Any], list[str]]] = [
     (
         "ModelServing",
         lambda: {"model": {**MODEL, "name": later("m"), "prefil": 1, "max_model_len": -1}, "zone": 3},
-        ["model.name", "models[0].max_model_len", "models[0].prefil", "zone"],
+        ["model.max_model_len", "model.name", "model.prefil", "zone"],
     ),
     ("ModelServing", lambda: {"model": {**MODEL, "server": {"instance_type": later("p5.48xlarge"), "replicas": -1}}, "zone": "us-east-1a"},
-     ["model.server.instance_type", "models[0].server.replicas"]),
+     ["model.server.instance_type", "model.server.replicas"]),
     ("ModelServing", lambda: {"model": {**MODEL, "server": {"instance_type": "p5.84xlarge", "replicas": later(2)}}, "zone": "us-east-1a"},
-     ["model.server.replicas", "models[0].server.instanceType"]),
+     ["model.server.instance_type", "model.server.replicas"]),
     ("ModelServing", lambda: {"model": {**MODEL, "server": later({})}, "zone": "us-east-1a", "zoen": 1}, ["model.server", "zoen"]),
     ("ModelServing", lambda: {"model": later(MODEL), "zone": "us-east-1a", "router": {"version": 5}}, ["model", "router.version"]),
     ("NodePools", lambda: {**POOLS, "models": [MODEL, later(MODEL), {**MODEL, **BAD, "name": "n"}], "zone": later("us-east-1a"), "node_role": 5},
-     ["models[1]", "models[2].server.instanceType", "node_role", "zone"]),
+     ["models[1]", "models[2].server.instance_type", "node_role", "zone"]),
     ("NodePools", lambda: {**POOLS, "models": [{**MODEL, **BAD}], "settings": {"tags": {"team": later("ml")}}, "catalog_dirs": later([])},
-     ["catalog_dirs", "models[0].server.instanceType", "settings.tags.team"]),
+     ["catalog_dirs", "models[0].server.instance_type", "settings.tags.team"]),
     ("Environment", lambda: {"models": [{**MODEL, "max_model_len": later(5)}], "network": {"zones": later(["a"])}, "secrets": {"key": 5},
                              "cluster": {"kubernetes_version": "1.20"}},
-     ["cluster.kubernetesVersion", "models[0].max_model_len", "network.zones", "secrets.key"]),
+     ["cluster.kubernetes_version", "models[0].max_model_len", "network.zones", "secrets.key"]),
     ("Cluster", lambda: {"vpc_id": 5, "kubernetes_version": later("1.36"), "creator_admin": "maybe", "existing": later({})},
      ["creator_admin", "existing", "kubernetes_version", "vpc_id"]),
     ("Network", lambda: {"zones": [later("us-east-1a"), "b"], "cidr": "nonsense", "cluster_name": later("own")},
@@ -220,31 +226,32 @@ def test_an_output_hides_no_other_fault(component: str, args: Callable[[], Any],
 
     with pytest.raises(SpecError) as refused:
         program_graph(lambda: getattr(resources, component)("x", args()))
-    assert sorted(f.path for f in refused.value.findings) == paths
+    assert sorted(paths_of(refused.value, f"{component} x")) == paths
 
 
 IDENTITY = {"role": "r", "subnet_terms": [{"id": "subnet-1"}], "security_group_terms": [{"id": "sg-1"}]}
 UNIDENTIFIED = {"models": [MODEL], "zone": "us-east-1a"}
 TOKEN: Any = {**MODEL, "weights": {"token_key": "hf"}}
 RESOLVED: list[tuple[str, Callable[[], Any], str]] = [
-    ("NodePools", lambda: {**POOLS, "subnet_ids": later("subnet-1")}, "subnet_ids: is a str (allowed: a list)"),
-    ("NodePools", lambda: {**POOLS, "subnet_ids": later(["subnet-1", 5])}, "subnet_ids[1]: is an int (allowed: a text)"),
+    ("NodePools", lambda: {**POOLS, "subnet_ids": later("subnet-1")}, "subnet_ids: is a text (allowed: a list)"),
+    ("NodePools", lambda: {**POOLS, "subnet_ids": later(["subnet-1", 5])}, "subnet_ids[1]: is a number (allowed: a text)"),
     ("NodePools", lambda: {**POOLS, "subnet_ids": [later(["subnet-1"])]}, "subnet_ids[0]: is a list (allowed: a text)"),
-    ("NodePools", lambda: {**POOLS, "security_group_ids": later({"id": "sg-1"})}, "security_group_ids: is a dict (allowed: a list)"),
+    ("NodePools", lambda: {**POOLS, "security_group_ids": later({"id": "sg-1"})}, "security_group_ids: is a mapping (allowed: a list)"),
     ("NodePools", lambda: {**POOLS, "node_role": later(None)}, "node_role: is an Output of nothing (allowed: a text)"),
-    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later("r")}, "node_identity: is a str (allowed: a mapping)"),
-    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later({**IDENTITY, "role": 5})}, "node_identity.role: is an int (allowed: a text)"),
+    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later("r")}, "node_identity: is a text (allowed: a mapping)"),
+    ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later({**IDENTITY, "role": 5})}, "node_identity.role: is a number (allowed: a text)"),
     ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": later({"role": "r"})}, "node_identity.subnet_terms: is required; add it"),
     ("NodePools", lambda: {**UNIDENTIFIED, "node_identity": {**IDENTITY, "subnet_terms": [{"idd": "x"}]}},
      "node_identity.subnet_terms[0].idd: is not a known key (allowed: id, tags); did you mean id?"),
-    ("Cluster", lambda: {"vpc_id": later(5), "subnet_ids": ["a", "b"]}, "vpc_id: is an int (allowed: a text)"),
-    ("Cluster", lambda: {"vpc_id": "vpc-1", "subnet_ids": later("a")}, "subnet_ids: is a str (allowed: a list)"),
-    ("Cluster", lambda: {"vpc_id": "vpc-1", "subnet_ids": ["a", "b"], "gpu_subnet_ids": later("a")}, "gpu_subnet_ids: is a str (allowed: a list)"),
+    ("Cluster", lambda: {"vpc_id": later(5), "subnet_ids": ["subnet-1", "subnet-2"]}, "vpc_id: is a number (allowed: a text)"),
+    ("Cluster", lambda: {"vpc_id": "vpc-1", "subnet_ids": later("a")}, "subnet_ids: is a text (allowed: a list)"),
+    ("Cluster", lambda: {"vpc_id": "vpc-1", "subnet_ids": ["subnet-1", "subnet-2"], "gpu_subnet_ids": later("a")},
+     "gpu_subnet_ids: is a text (allowed: a list)"),
     ("Weights", lambda: {**UNIDENTIFIED, "models": [{**MODEL, "weights": {"s3": {"bucket": "acme"}}}], "cluster_name": later(["a"])},
      "cluster_name: is a list (allowed: a text)"),
     ("ModelServing", lambda: {"model": TOKEN, "zone": "us-east-1a", "token": pulumi.Output.secret({"a": "marked"})},
-     "token: is a dict (allowed: a text)"),
-    ("Environment", lambda: {"models": [TOKEN], "network": NETWORK, "secrets": {"hf": later(5)}}, "secrets.hf: is an int (allowed: a text)"),
+     "token: is a mapping (allowed: a text)"),
+    ("Environment", lambda: {"models": [TOKEN], "network": NETWORK, "secrets": {"hf": later(5)}}, "secrets.hf: is a number (allowed: a text)"),
 ]  # fmt: skip
 
 
@@ -255,7 +262,7 @@ def test_an_output_of_the_wrong_kind(component: str, args: Callable[[], Any], se
 
     with pytest.raises(SpecError) as refused:
         program_graph(lambda: getattr(resources, component)("x", args()))
-    assert sentence in [f.sentence() for f in refused.value.findings]
+    assert f"{component} x: {sentence}" in [f.sentence() for f in refused.value.findings]
     gc.collect()  # when futures that nobody looked at would speak up
     said = capfd.readouterr()
     assert "Traceback" not in said.out + said.err
@@ -325,7 +332,7 @@ def test_a_named_key_has_to_be_given() -> None:
         keyed: Any = {**MODEL, "gateway": {"api_key_secret": "key"}}
         ModelServing("m", {"model": keyed, "zone": "us-east-1a"})
 
-    with pytest.raises(ToolError, match=r"models\[0\]\.gateway\.apiKeySecret: key is named, but its value is not given"):
+    with pytest.raises(SpecError, match=r"ModelServing m: api_key: is required, because model\.gateway\.api_key_secret names a key"):
         program_graph(program)
 
 

@@ -82,5 +82,5 @@ def test_alone() -> None:
     assert one(graph, SCALED).inputs["spec"]["maxReplicaCount"] == 3
     assert one(graph, LWS).urn in graph.requires(one(graph, SCALED).urn)
     assert one(graph, CHART).name == "m-keda"
-    with pytest.raises(SpecError, match=r"autoscaling\.prometheusAddress"):
+    with pytest.raises(SpecError, match=r"autoscaling\.prometheus_address"):
         program_graph(program())

@@ -203,7 +203,7 @@ def test_pools_say_what_is_missing_of_an_identity() -> None:
     model: Any = {"name": "m", "model": "qwen3-32b", "max_model_len": 16384, "server": {"instance_type": "p5.48xlarge"}}
     with pytest.raises(SpecError, match="is required without node_identity; add it, or node_identity of a Cluster") as refused:
         program_graph(lambda: NodePools("gpu", {"models": [model], "zone": "us-east-1a", "node_role": "r"}))
-    assert [f.path for f in refused.value.findings] == ["security_group_ids", "subnet_ids"]
+    assert [f.path for f in refused.value.findings] == ["NodePools gpu: security_group_ids", "NodePools gpu: subnet_ids"]
 
 
 @pytest.mark.parametrize("zone", ["cn-north-1a", "us-gov-west-1a"])

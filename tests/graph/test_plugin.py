@@ -125,8 +125,60 @@ def test_refused_input_is_an_answer_with_paths() -> None:
 
     program_graph(program)
     (answer,) = seen
-    assert "models[0].decode.instanceType" in {e["property_path"] for e in answer.errors or []}
+    assert "model.decode.instanceType" in {e["property_path"] for e in answer.errors or []}
     assert all(e["reason"] for e in answer.errors or [])
+
+
+def answer(component: str, args: dict[str, Any]) -> dict[str, str]:
+    """The inputs that the plugin refuses, each with the reason."""
+    seen: list[InputPropertiesError] = []
+
+    def program() -> None:
+        with pytest.raises(InputPropertiesError) as refused:
+            plugin().construct("x", f"disagg-serving:index:{component}", args)
+        seen.append(refused.value)
+
+    program_graph(program)
+    assert seen[0].message == f"{component} x cannot be deployed"
+    return {e["property_path"]: e["reason"] for e in seen[0].errors or []}
+
+
+def test_all_faults_are_answered_in_the_words_of_the_schema() -> None:
+    """Unknown, missing and impossible inputs come together, spelled as programs in other languages write them."""
+    typo = {**MODEL, "decode": {**MODEL["decode"], "tensorParalel": 2, "memoryGib": -1}}
+    found = answer("ModelServing", {"model": typo, "apiKey": "x"})
+    assert list(found) == ["apiKey", "model.decode.memoryGib", "model.decode.tensorParalel", "zone"]
+    assert "add model.gateway.apiKeySecret, or leave apiKey out" in found["apiKey"]
+    assert "memoryGib," in found["model.decode.tensorParalel"]
+    assert found["model.decode.tensorParalel"].endswith("did you mean tensorParallel?")
+    found = answer("NodePools", {"models": [MODEL, 5, {}], "subnetIds": ["x"], "bogus": 1})
+    assert list(found) == ["bogus", "models[1]", "models[2].model", "models[2].name", "nodeRole", "securityGroupIds", "subnetIds[0]", "zone"]
+    assert found["nodeRole"] == "is required without nodeIdentity; add it, or nodeIdentity of a Cluster"
+
+
+@pytest.mark.parametrize(("key", "value"), [("memoryGib", 512.0), ("shmGib", 32.0), ("ephemeralStorageGib", 100.0)])
+def test_keys_that_the_schema_spells_otherwise_than_a_stack_file(key: str, value: float) -> None:
+    """A schema has memoryGib for memory_gib, where YAML has memoryGiB."""
+
+    def serving(role: dict[str, Any]) -> Any:
+        return program_graph(
+            lambda: plugin().construct(
+                "x", "disagg-serving:index:ModelServing", {"model": {**MODEL, "decode": {**MODEL["decode"], **role}}, "zone": "us-east-1a"}
+            )
+        )
+
+    assert key in schema()["types"]["disagg-serving:index:RoleSpec"]["properties"]
+    assert serving({key: value}).resources == serving({key.replace("Gib", "GiB"): value}).resources
+    assert serving({key: value}).resources != serving({}).resources
+
+
+def test_nothing_is_absent() -> None:
+    """What is null in another language makes what leaving it out makes."""
+
+    def lws(args: dict[str, Any]) -> Any:
+        return program_graph(lambda: plugin().construct("x", "disagg-serving:index:Lws", args)).resources
+
+    assert lws({"imageSources": None, "replicas": None, "chartProvider": None}) == lws({})
 
 
 def test_an_output_of_the_wrong_kind_is_an_answer_with_its_path() -> None:
@@ -140,7 +192,7 @@ def test_an_output_of_the_wrong_kind_is_an_answer_with_its_path() -> None:
         program_graph(program)
     answer = stopped.value.__cause__
     assert isinstance(answer, InputPropertiesError)
-    assert answer.errors == [{"property_path": "subnet_ids", "reason": "is a str (allowed: a list)"}]
+    assert answer.errors == [{"property_path": "subnetIds", "reason": "is a text (allowed: a list)"}]
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

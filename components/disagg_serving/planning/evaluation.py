@@ -84,8 +84,7 @@ def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluatio
     found = evaluate_spec(parsed.spec, base, stack)
     if not parsed.findings and not parsed.left_out:
         return found
-    gone = [f.path for f in parsed.findings if f.id != "unknown-key"] + parsed.left_out
-    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], gone)
+    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed.gone)
     return Evaluation(sort_findings([*parsed.findings, *about_the_rest]), parsed.spec)
 
 
@@ -134,11 +133,12 @@ def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
     def guessed(finding: Finding) -> bool:
         model = finding.path.split(".", maxsplit=1)[0]
         of_default = finding.path in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
-        return of_default or any(_within(finding.path, path) for path in gone)
+        return of_default or any(within(finding.path, path) for path in gone)
 
     return [f for f in findings if not guessed(f)]
 
 
-def _within(path: str, place: str) -> bool:
+def within(path: str, place: str) -> bool:
+    """Whether a path is that of a place, of its list, or of something in it."""
     parent = place.rsplit("[", 1)[0] if place.endswith("]") else place
     return path in (place, parent) or path.startswith((f"{place}.", f"{place}["))

@@ -10,6 +10,7 @@ from ..catalog import Catalog
 from ..errors import Finding, Level
 from ..spec import ClusterSpec, EnvironmentSpec, ExistingClusterSpec, NetworkSpec
 from ..spec.network import partition_of
+from ..spec.validation import by_alias
 from .evaluation import Evaluation, evaluate
 from .rules import Subject, rules
 
@@ -22,8 +23,10 @@ def without_models(**fields: Any) -> EnvironmentSpec:
     return whole.model_copy(update={"models": [], **fields})
 
 
-def check_network(network: NetworkSpec) -> list[Finding]:
-    """Findings about a network that is not part of a whole environment."""
+def check_network(network: NetworkSpec | None) -> list[Finding]:
+    """Findings about a network that is not part of a whole environment; None where nothing can be said about it."""
+    if network is None:
+        return []
     made = network.existing is None
     ids = {"network-zones"} if made else {"network-existing"}
     spec = without_models(network=network)
@@ -77,4 +80,4 @@ def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a compon
     if rest is None or "autoscaling" not in rest:
         environment["autoscaling"] = _SCALED
     environment |= rest or {}
-    return evaluate(environment, base)
+    return evaluate(by_alias(EnvironmentSpec, environment), base)

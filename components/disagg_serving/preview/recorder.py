@@ -29,8 +29,8 @@ from pulumi.runtime.stack import run_in_stack
 
 from ..errors import ProgramError, SpecError, Terminated, ToolError
 from ..planning.evaluation import Evaluation
-from ..resources.arguments import ChecksFailed
 from ..resources.base import watched
+from ..resources.wording import ChecksFailed
 from .graph import COMPUTED, SECRET, Graph, Resource
 
 STACK_TYPE = "pulumi:pulumi:Stack"

@@ -51,8 +51,8 @@ class Autoscaling(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: AutoscalingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Scale a model's roles with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given, faults = take(args, AutoscalingArgs)
-        self._declare(name, checked_model(given, faults), given.get("chart_provider"), {}, opts)
+        given = take(Autoscaling, name, args, AutoscalingArgs, opts)
+        self._declare(name, checked_model(given), given.get("chart_provider"), {}, opts)
 
     @classmethod
     def of_layout(

@@ -1,6 +1,7 @@
 """What all components share: raw Kubernetes objects, checked input, merged options."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
@@ -12,11 +13,12 @@ import pulumi
 from pydantic import BaseModel
 
 from ..errors import Finding, Level, SpecError, sort_findings
-from ..planning.evaluation import Evaluation
+from ..planning.evaluation import Evaluation, within
 from ..planning.shapes import Layout
 from ..planning.standalone import evaluate_models
-from ..spec.validation import LEFT_OUT, try_parse
-from .arguments import ChecksFailed, taken
+from ..spec.validation import by_alias, try_parse
+from .arguments import Given, name_of_value, taken
+from .wording import ChecksFailed
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -71,85 +73,103 @@ def project_folder() -> Path:
     return Path.cwd()
 
 
-def take(args: Mapping[str, Any], kind: type) -> tuple[dict[str, Any], list[Finding]]:
-    """The arguments of a component as a dict, and what is wrong with them; see `taken`.
-
-    Raises ChecksFailed when they are no mapping.
-    """
-    if not isinstance(args, Mapping):
-        raise ChecksFailed([Finding("schema", Level.ERROR, "args", "is not a mapping", type(args).__name__, kind.__name__)])
-    return taken(args, kind)
+def take(component: type, name: Any, args: Any, kind: type, opts: Any) -> Given:
+    """What a component of that name was given; see Given. What Pulumi would say of `name` and `opts` by itself is one fault more."""
+    given = taken(f"{component.__name__} {name}", args, kind)
+    options = (pulumi.ResourceOptions, type(None))
+    for argument, value, kinds, allowed in (("name", name, (str,), "a text"), ("opts", opts, options, "pulumi.ResourceOptions")):
+        if not isinstance(value, kinds) or value == "":
+            given.faults.append(Finding("schema", Level.ERROR, argument, f"is {name_of_value(value)}", None, allowed))
+    return given
 
 
 watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)
 """Where the offline plan collects what components evaluate; it shows failed checks beside the resources instead of stopping."""
 
 
-def checked(evaluation: Evaluation, faults: Sequence[Finding] = ()) -> Layout:
-    """The layout, after warnings have gone to Pulumi's log.
+def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
+    """The layout, after warnings have gone to Pulumi's log; of a component that was `given` arguments, or of a stack file.
 
-    `faults` are what is wrong with the arguments themselves. Raises pulumi.RunError with them and every error finding.
+    Raises what the program's language has for errors, with all of them, and those in the arguments.
     """
-    if faults:
-        evaluation = replace(evaluation, findings=sort_findings([*faults, *evaluation.findings]), layout=None)
     watch = watched.get()
+    if watch is None and evaluation.spec is not None and evaluation.spec.look_ups and not (given and given.faults):
+        from .look_ups import looked_up  # noqa: PLC0415 (off in most stacks)
+
+        evaluation = looked_up(evaluation)
+    if given is not None:
+        found = given.said([*given.faults, *_news(evaluation, given)])
+        evaluation = replace(evaluation, findings=sort_findings(found), layout=None if given.faults else evaluation.layout)
     if watch is not None:
         watch.append(evaluation)
         if evaluation.layout is not None:
             return evaluation.layout
-    elif evaluation.spec is not None and evaluation.spec.look_ups:
-        from .look_ups import looked_up  # noqa: PLC0415 (off in most stacks)
-
-        evaluation = looked_up(evaluation)
     for finding in evaluation.findings:
         if finding.level is Level.WARNING:
             pulumi.log.warn(finding.sentence())
     try:
         return evaluation.require_layout()
     except SpecError as problem:
-        raise ChecksFailed(problem.findings) from None
+        raise (given.refusal(problem.findings) if given else ChecksFailed("", problem.findings)) from None
 
 
-def checked_model(given: Mapping[str, Any], faults: Sequence[Finding]) -> Layout:
-    """The layout of the one model of a component that is used alone, from its inputs. Raises pulumi.RunError with every error finding."""
-    evaluation = evaluate_models(
-        [given["model"]],
+_told: ContextVar[set[tuple[str, str, str]] | None] = ContextVar("told", default=None)
+"""What the components of this program have said so far that is no error."""
+_MODEL = re.compile(r"models\[(\d+)\]")
+
+
+def _news(evaluation: Evaluation, given: Given) -> Iterator[Finding]:
+    """Errors, and what is this component's matter besides and no other one has said: all components of a model look at the whole of it."""
+    told = _told.get()
+    if told is None:
+        _told.set(told := set())
+    names = [model.name for model in evaluation.spec.models] if evaluation.spec else []
+    for finding in evaluation.findings:
+        about = _MODEL.sub(lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], finding.path)
+        key = (finding.id, about, finding.message)
+        if finding.level is Level.ERROR or (given.concerns(finding.path) and key not in told):
+            yield finding
+            told.add(key)
+
+
+def evaluated(given: Given, *, settings: str = "", rest: Sequence[str] | None = None) -> Evaluation:
+    """What is found about the models of a component that is used alone.
+
+    `settings` is the argument about nodes, `rest` are those that an environment has under the same name.
+    """
+    models = [given.get("model")] if "model" in given.values else given.get("models")
+    return evaluate_models(
+        models,
         given.get("zone"),
         project_folder(),
+        settings=given.get(settings),
         catalog_dirs=given.get("catalog_dirs", ()),
         auto_mode=given.get("auto_mode", True),
         service_cidr=given.get("service_cidr"),
-        rest={key: given[key] for key in ("router", "network_policy", "image_sources", "autoscaling") if key in given},
+        rest=None if rest is None else {key: given.get(key) for key in rest if key in given.values},
     )
-    return checked(evaluation, faults)
 
 
-def form(kind: type[S], data: Any, faults: list[Finding]) -> S | None:
-    """The spec of a part; None where nothing is given, or where something is wrong with it, which `faults` then holds."""
-    if data is None or data is LEFT_OUT:
-        return None
-    parsed = try_parse(kind, data)
-    faults += parsed.findings
-    return parsed.spec if not parsed.findings and not parsed.left_out else None
+def checked_model(given: Given) -> Layout:
+    """The layout of the one model of a component that is used alone. Raises as `checked` does."""
+    return checked(evaluated(given, rest=("router", "network_policy", "image_sources", "autoscaling")), given)
 
 
-def checked_form(kind: type[S], data: Any, faults: list[Finding], rules: Callable[[S], list[Finding]]) -> S:
-    """The spec of a part that `rules` have judged. Raises ChecksFailed with `faults`, those of its form, and what the rules find."""
-    spec = form(kind, data, faults)
-    checked_part([*faults, *(rules(spec) if spec is not None else [])])
-    if spec is None:
-        raise AssertionError("a part without a spec has faults")
-    return spec
+def checked_form(given: Given, kind: type[S], rules: Callable[[S | None], list[Finding]] = lambda _: []) -> S:
+    """The spec of a part, of the arguments that are its fields, which `rules` have judged as far as its form is right.
 
-
-def checked_part(findings: list[Finding]) -> None:
-    """Log warnings about a part. Raises ChecksFailed when there are errors."""
+    Warnings go to Pulumi's log. Raises what the program's language has for errors, with all of them.
+    """
+    parsed = try_parse(kind, by_alias(kind, given.of_spec))
+    found = [f for f in rules(parsed.spec) if not any(within(f.path.split(".", 1)[-1], path) for path in parsed.gone)]
+    findings = sort_findings(given.said([*given.faults, *parsed.findings, *found]))
     for finding in findings:
         if finding.level is Level.WARNING:
             pulumi.log.warn(finding.sentence())
     errors = [f for f in findings if f.level is Level.ERROR]
-    if errors:
-        raise ChecksFailed(errors)
+    if errors or parsed.spec is None:
+        raise given.refusal(errors)
+    return parsed.spec
 
 
 def id_terms(ids: Any) -> Any:

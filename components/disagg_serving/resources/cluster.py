@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NotRequired
 
 import pulumi
@@ -11,11 +12,13 @@ from .. import labels
 from ..errors import Finding
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.node_identity import NodeIdentity
+from ..planning.evaluation import within
 from ..planning.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
+from ..spec.validation import by_alias, try_parse
 from . import iam
-from .arguments import resolved, settled
-from .base import KubernetesObject, checked_form, form, id_terms, take
+from .arguments import Given, resolved
+from .base import KubernetesObject, checked_form, id_terms, take
 from .endpoint import endpoint_rules
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
@@ -32,10 +35,10 @@ class ClusterArgs(ClusterSpecArgs, total=False):
     vpc_id: pulumi.Input[str]
     """Id of the VPC. Required when a cluster is made."""
 
-    subnet_ids: pulumi.Input[list[str]]
+    subnet_ids: pulumi.Input[Sequence[pulumi.Input[str]]]
     """Private subnets of the control plane, in two zones or more. Required when a cluster is made."""
 
-    gpu_subnet_ids: NotRequired[pulumi.Input[list[str]]]
+    gpu_subnet_ids: NotRequired[pulumi.Input[Sequence[pulumi.Input[str]]]]
     """Subnets of the GPU nodes. Default: those that carry the tag disagg-serving/gpu-nodes-of with the cluster's name."""
 
     node_role_name: NotRequired[str]
@@ -72,19 +75,22 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
+        raw = take(Cluster, name, args, ClusterArgs, opts)
+        parsed = try_parse(ExistingClusterSpec, by_alias(ExistingClusterSpec, raw.get("existing"))) if isinstance(raw.get("existing"), dict) else None
+        existing = parsed.spec if parsed else None
+        raw.faults.extend(f.below("existingCluster") for f in (parsed.findings if parsed else []))
+
+        def rules(made: ClusterSpec | None) -> list[Finding]:
+            if "existing" in raw.values and existing is None:
+                return []
+            found = check_cluster(None if existing else made, existing, {key: raw.get(key) for key in ("vpc_id", "subnet_ids")})
+            gone = [f"existingCluster.{path}" for path in parsed.gone] if parsed else []
+            return [f for f in found if not any(within(f.path, path) for path in gone)]
+
+        spec = checked_form(raw, ClusterSpec, rules)
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
-        fields, faults = take(args, ClusterArgs)
-        given = {key: fields.pop(key, None) for key in _OWN}
-        existing = form(ExistingClusterSpec, given["existing"], faults)
-        made_in = {key: given[key] for key in ("vpc_id", "subnet_ids")}
-
-        def rules(made: ClusterSpec) -> list[Finding]:
-            if given["existing"] is None or existing is not None:
-                return check_cluster(None if existing else made, existing, made_in)
-            return []
-
-        spec = checked_form(ClusterSpec, fields, faults, rules)
-        given = settled(given, ClusterArgs)
+        given = {**dict.fromkeys(_OWN), **raw.inputs}
+        self._known = raw.known
         self._name, self.context = name, existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
@@ -95,7 +101,7 @@ class Cluster(pulumi.ComponentResource):
         elif existing.kubeconfig:
             self._from_kubeconfig(existing)
         elif existing.stack_reference:
-            theirs = self._from_stack(existing)
+            theirs = self._from_stack(existing, raw)
             subnets = theirs if subnets is None else subnets
         else:
             self._look_up(existing, given["node_role_name"])
@@ -242,8 +248,8 @@ class Cluster(pulumi.ComponentResource):
 
     def _from_kubeconfig(self, existing: ExistingClusterSpec) -> None:
         self.cluster_name = pulumi.Output.from_input(existing.name or "")
-        self.kubeconfig = pulumi.Output.from_input(existing.kubeconfig or "")
-        self.node_role_name = pulumi.Output.from_input(existing.node_role or "")
+        self.kubeconfig = pulumi.Output.from_input(self._known(existing.kubeconfig or ""))
+        self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
         # not the path or context, whose change would replace everything in the cluster
         self._identifier = self._name
 
@@ -258,28 +264,28 @@ class Cluster(pulumi.ComponentResource):
         )
         self._identifier = name
         if existing.node_role or not existing.auto_mode:
-            self.node_role_name = pulumi.Output.from_input(existing.node_role or "")
+            self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
         else:
             self.node_role_name = self._node_role(given_role or f"{name}-gpu-node", name, existing.partition, None, {})
 
-    def _from_stack(self, existing: ExistingClusterSpec) -> pulumi.Output[Any]:
+    def _from_stack(self, existing: ExistingClusterSpec, given: Given) -> pulumi.Output[Any]:
         reference = existing.stack_reference or ""
         other = pulumi.StackReference(reference, opts=pulumi.ResourceOptions(parent=self))
 
         def output(name: str, kind: Any) -> pulumi.Output[Any]:
-            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}")
+            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}", given)
 
         self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
-        self.node_role_name = pulumi.Output.from_input(existing.node_role) if existing.node_role else output("nodeRoleName", str)
+        self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role)) if existing.node_role else output("nodeRoleName", str)
         self._identifier = self._name
         return output("gpuSubnetIds", list[str])
 
     def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> pulumi.Output[NodeIdentity]:
-        groups = [{"id": i} for i in existing.security_group_ids] if existing else []
+        groups = id_terms(self._known(existing.security_group_ids)) if existing and existing.security_group_ids else None
         identity: Any = {
             "role": self.node_role_name,
             "subnet_terms": id_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],
-            "security_group_terms": groups or [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
+            "security_group_terms": groups if groups is not None else [{"tags": {labels.CLUSTER_SECURITY_GROUP_TAG: self.cluster_name}}],
         }
         return pulumi.Output.from_input(identity)
 

@@ -1,6 +1,6 @@
 """The whole environment: network, cluster, pools, controller and models from one spec."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 import pulumi
@@ -12,7 +12,8 @@ from ..planning.evaluation import evaluate
 from ..planning.report import capacities
 from ..planning.rules import NO_STACK, StackContext
 from ..planning.shapes import Layout, Served
-from .arguments import settled
+from ..spec import EnvironmentSpec
+from ..spec.validation import by_alias
 from .autoscaling import Autoscaling
 from .base import checked, project_folder, take
 from .cluster import Cluster
@@ -20,6 +21,7 @@ from .gateway import Gateway
 from .lws import Lws
 from .node_pools import NodePools
 from .observability import Observability
+from .secrets import of_models as secrets_of_models
 from .serving import ModelServing
 from .spec_args import EnvironmentSpecArgs
 from .weights import Weights
@@ -70,10 +72,10 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        fields, faults = take(args, EnvironmentArgs)
-        secrets = fields.pop("secrets", {})
-        layout = checked(evaluate({"name": name, **fields}, project_folder()), faults)
-        self._declare(name, layout, settled({"secrets": secrets}, EnvironmentArgs)["secrets"], opts, NO_STACK)
+        given = take(Environment, name, args, EnvironmentArgs, opts)
+        given.faults.extend(secrets_of_models(given))
+        layout = checked(evaluate(by_alias(EnvironmentSpec, {"name": name, **given.of_spec}), project_folder()), given)
+        self._declare(name, layout, given.inputs.get("secrets", {}), opts, NO_STACK, given.known)
 
     @classmethod
     def of_layout(
@@ -81,23 +83,23 @@ class Environment(pulumi.ComponentResource):
     ) -> "Environment":
         """The environment of a layout that has been checked, in a stack that says so much besides."""
         self = cls.__new__(cls)
-        self._declare(name, layout, secrets, opts, stack)
+        self._declare(name, layout, secrets, opts, stack, lambda value: value)
         return self
 
-    def _declare(self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any, stack: StackContext) -> None:
+    def _declare(self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any, stack: StackContext, known: Callable[[Any], Any]) -> None:
         spec = layout.spec
-        # what the spec says stands in the state and in every preview's diff, and the policy pack reads it there
+        # what the spec says stands in the state and in every preview's diff, and the policy pack reads it there; it holds no Output
         said = {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True), "stack": stack.as_dict()}
         super().__init__(TYPE, name, said, opts)
         below = pulumi.ResourceOptions(parent=self)
-        network = self._network(name, layout)
+        network = self._network(name, layout, known)
         self.cluster = Cluster(
             name,
             {
                 **(spec.cluster.model_dump(exclude_unset=True) if spec.cluster else {}),  # type: ignore[typeddict-item]
-                **({"existing": spec.existing_cluster.model_dump(exclude_unset=True)} if spec.existing_cluster else {}),
+                **({"existing": known(spec.existing_cluster.model_dump(exclude_unset=True))} if spec.existing_cluster else {}),
                 **({"vpc_id": network.vpc_id, "subnet_ids": network.private_subnet_ids} if network else {}),
-                **({"gpu_subnet_ids": list(spec.network.existing.gpu_subnet_ids)} if spec.network.existing else {}),
+                **({"gpu_subnet_ids": known(spec.network.existing.gpu_subnet_ids)} if spec.network.existing else {}),
                 "name": spec.cluster_name,
                 "node_role_name": spec.node_role_name,
                 "node_tags": bool(spec.node_pools.tags),
@@ -138,7 +140,7 @@ class Environment(pulumi.ComponentResource):
             adopting = self.cluster.adopting if installs_keda(spec.autoscaling, layout.groups) else None
             Autoscaling.of_layout(name, layout, adopting, self.models, keda)
         self.kubeconfig, self.cluster_name, self.node_role_name = self.cluster.kubeconfig, self.cluster.cluster_name, self.cluster.node_role_name
-        adopted = list(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []
+        adopted = known(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []
         self.gpu_subnet_ids = network.gpu_subnet_ids if network else pulumi.Output.from_input(adopted)
         self.node_pools = pools.pool_names if pools else pulumi.Output.from_input([])
         endpoints: Any = {m: g.endpoint for m, g in self.gateways.items()}
@@ -156,12 +158,12 @@ class Environment(pulumi.ComponentResource):
         }
         self.register_outputs(self.outputs)
 
-    def _network(self, name: str, layout: Layout) -> Any:
+    def _network(self, name: str, layout: Layout, known: Callable[[Any], Any]) -> Any:
         if layout.spec.existing_cluster is not None:
             return None
         from .network import Network  # noqa: PLC0415 (an adopted cluster needs no AWS module)
 
-        args = {**layout.spec.network.model_dump(exclude_unset=True), "cluster_name": layout.spec.cluster_name}
+        args = {**known(layout.spec.network.model_dump(exclude_unset=True)), "cluster_name": layout.spec.cluster_name}
         return Network(name, args, pulumi.ResourceOptions(parent=self))  # type: ignore[arg-type]
 
     def _pools(self, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> NodePools | None:

@@ -58,8 +58,7 @@ class Gateway(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the gateway with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given, faults = take(args, GatewayArgs)
-        layout = checked_model(given, faults)
+        layout = checked_model(take(Gateway, name, args, GatewayArgs, opts))
         self._declare(name, layout, layout.served[0], opts)
 
     @classmethod

@@ -37,10 +37,10 @@ class Lws(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LwsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
+        given = take(Lws, name, args, LwsArgs, opts)
+        spec = checked_form(given, LwsSpec)
         super().__init__("disagg-serving:index:Lws", name, {}, opts)
-        fields, faults = take(args, LwsArgs)
-        provider, sources = fields.pop("chart_provider", None), fields.pop("image_sources", {})
-        spec = checked_form(LwsSpec, fields, faults, lambda _: [])
+        provider, sources = given.get("chart_provider"), given.get("image_sources", {})
         if spec.install == "chart":
             base = declare(name, build_lws_base(spec), self)
             chart, version = lws_chart(spec, sources)

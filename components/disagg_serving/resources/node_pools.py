@@ -9,9 +9,8 @@ from ..errors import Finding, Level
 from ..manifests.node_identity import NodeIdentity
 from ..manifests.node_pools import build_node_class, build_node_pool
 from ..planning.shapes import Layout
-from ..planning.standalone import evaluate_models
-from .arguments import settled
-from .base import POOL_DELETE_TIMEOUT, checked, declare, id_terms, project_folder, take
+from .arguments import Given
+from .base import POOL_DELETE_TIMEOUT, checked, declare, evaluated, id_terms, take
 from .spec_args import ModelSpecArgs, NodePoolsSpecArgs
 
 
@@ -54,15 +53,10 @@ class NodePools(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given, faults = take(args, NodePoolsArgs)
-        evaluation = evaluate_models(
-            given["models"],
-            given["zone"],
-            project_folder(),
-            settings=given.get("settings"),
-            catalog_dirs=given.get("catalog_dirs", ()),
-        )
-        self._declare(name, checked(evaluation, faults + _missing(given)), _identity(settled(given, NodePoolsArgs)), opts)
+        given = take(NodePools, name, args, NodePoolsArgs, opts)
+        given.faults.extend(_missing(given))
+        layout = checked(evaluated(given, settings="settings"), given)
+        self._declare(name, layout, _identity(given.inputs), opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, identity: pulumi.Output[NodeIdentity], opts: pulumi.ResourceOptions) -> "NodePools":
@@ -82,7 +76,7 @@ class NodePools(pulumi.ComponentResource):
 _PARTS = {"node_role": "role", "subnet_ids": "subnet_terms", "security_group_ids": "security_group_terms"}
 
 
-def _missing(given: Mapping[str, Any]) -> list[Finding]:
+def _missing(given: Given) -> list[Finding]:
     """Without an identity every part of one has to be given."""
     if given.get("node_identity") is not None:
         return []

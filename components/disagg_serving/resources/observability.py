@@ -11,8 +11,7 @@ from ..manifests.observability.dcgm import RELEASE, exporter_chart, exporter_val
 from ..planning.observability import EXPORTER_NAMESPACE
 from ..planning.shapes import Layout
 from ..planning.sources import in_repository
-from ..planning.standalone import evaluate_models
-from .base import checked, declare, project_folder, take
+from .base import checked, declare, evaluated, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, NodePoolsSpecArgs, ObservabilitySpecArgs, RouterSpecArgs
 
 
@@ -52,17 +51,9 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given, faults = take(args, ObservabilityArgs)
-        evaluation = evaluate_models(
-            given["models"],
-            given.get("zone"),
-            project_folder(),
-            settings=given.get("node_pools"),
-            catalog_dirs=given.get("catalog_dirs", ()),
-            auto_mode=given.get("auto_mode", True),
-            rest={k: given[k] for k in ("observability", "router", "network_policy", "image_sources") if k in given},
-        )
-        self._declare(name, checked(evaluation, faults), opts)
+        given = take(Observability, name, args, ObservabilityArgs, opts)
+        rest = ("observability", "router", "network_policy", "image_sources")
+        self._declare(name, checked(evaluated(given, settings="node_pools", rest=rest), given), opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> "Observability":

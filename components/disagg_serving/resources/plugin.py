@@ -4,22 +4,21 @@ import json
 import re
 import sys
 import warnings
-from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pulumi
 from pulumi.errors import InputPropertiesError
 from pulumi.provider import ConstructResult, main
+from pulumi.provider.experimental import component
+from pulumi.provider.experimental.analyzer import Analyzer
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.experimental.util import camel_case
 from pulumi.provider.server import ComponentInitError
 
 from .. import __version__
 from ..errors import Finding
-from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
-from ..spec.base import Spec
 from ..spec.stack_file import NAMESPACE
-from .arguments import ChecksFailed, refusal
+from .arguments import EXTENDED
 from .autoscaling import Autoscaling
 from .cluster import Cluster
 from .environment import Environment
@@ -30,12 +29,22 @@ from .node_pools import NodePools
 from .observability import Observability
 from .serving import ModelServing
 from .weights import Weights
+from .wording import Language, language
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     Autoscaling, Cluster, Environment, Gateway, Lws, ModelServing, Network, NodePools, Observability, Weights,
 ]  # fmt: skip
-INHERITED: dict[str, type[Spec]] = {"Cluster": ClusterSpec, "Environment": EnvironmentSpec, "Lws": LwsSpec, "Network": NetworkSpec}
-"""Components whose args extend those of a spec: the SDK's analysis finds no description on a field that is inherited."""
+
+
+class _Analyzer(Analyzer):
+    """The SDK's analysis, to which an enumeration is what its values are."""
+
+    def analyze_property(self, arg: Any, *args: Any, **options: Any) -> Any:
+        """A property of a type. The schema has no Literal."""
+        return super().analyze_property(type(get_args(arg)[0]) if get_origin(arg) is Literal else arg, *args, **options)
+
+
+component.Analyzer = _Analyzer  # type: ignore[attr-defined]
 
 
 class Plugin(ComponentProvider):
@@ -54,44 +63,31 @@ class Plugin(ComponentProvider):
     def construct(self, name: str, resource_type: str, inputs: Any, options: pulumi.ResourceOptions | None = None) -> ConstructResult:
         """Make a component. Raises InputPropertiesError, which Pulumi shows without a traceback, when a check fails."""
 
-        def refused(findings: list[Finding]) -> Exception:
-            reasons = [{"property_path": f.path, "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in findings]
-            return InputPropertiesError(f"{name} cannot be deployed", reasons)  # type: ignore[arg-type]
+        def refused(owner: str, findings: list[Finding]) -> Exception:
+            reasons = [{"property_path": f.path.removeprefix(f"{owner}: "), "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in findings]
+            return InputPropertiesError(f"{owner} cannot be deployed", reasons)  # type: ignore[arg-type]
 
-        before = refusal.set(refused)
+        before = language.set(Language(snake_case=False, refusal=refused))
         try:
             return super().construct(name, resource_type, inputs, options)
         except ComponentInitError as problem:
-            if not isinstance(problem.inner, ChecksFailed):
+            if not isinstance(problem.inner, InputPropertiesError):
                 raise
-            raise refused(problem.inner.findings) from None
+            raise problem.inner from None
         finally:
-            refusal.reset(before)  # Outputs that wait have taken it along
+            language.reset(before)  # Outputs that wait have taken it along
 
-    def map_input_properties(self, inputs: Any, properties: Any, mapping: Any, component_name: str, property_path: str) -> Any:
-        """Inputs with the names of Python. The SDK would take an Output in place of an object for an empty one."""
-        if isinstance(inputs, pulumi.Output):
-            return inputs
-        known = inputs if isinstance(inputs, dict) else {}
-        later = {key: prop for key, prop in properties.items() if prop.ref and isinstance(known.get(key), pulumi.Output)}
-        now = {key: prop for key, prop in properties.items() if key not in later}
-        mapped = dict(super().map_input_properties(inputs, now, mapping, component_name, property_path))
-        for key, prop in later.items():
-            mapped[mapping[key]] = inputs[key].apply(partial(self._known, prop, component_name, key))
-        return mapped
-
-    def _known(self, prop: Any, component_name: str, path: str, value: Any) -> Any:
-        definition = self.get_type_definition(prop)
-        if definition is None or not isinstance(value, dict):
-            return value
-        return self.map_input_properties(value, definition.properties, definition.properties_mapping, component_name, path)
+    def map_inputs(self, inputs: Any, component_def: Any) -> Any:
+        """Arguments with the names of Python. The SDK would leave unknown keys out, and stop at the first that is missing."""
+        return {component_def.inputs_mapping.get(key, key): value for key, value in inputs.items()}
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     # an SDK that is a package of its language by itself, with a go.mod
     schema["meta"] = {"supportPack": True}
-    for component, model in INHERITED.items():
-        properties = schema["resources"][f"{NAMESPACE}:index:{component}"]["inputProperties"]
+    # the SDK's analysis finds no description on a field that is inherited
+    for extending, model in EXTENDED.items():
+        properties = schema["resources"][f"{NAMESPACE}:index:{extending}"]["inputProperties"]
         for name, field in model.model_fields.items():
             properties[camel_case(name)].setdefault("description", field.description)
     # generators add Args to the types of inputs by themselves

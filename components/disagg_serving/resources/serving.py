@@ -11,8 +11,8 @@ from ..manifests.serving import Secrets, build_model_base, build_model_workloads
 from ..planning.autoscaling import scaled
 from ..planning.shapes import Layout, Served
 from ..planning.startup import ready_wait_seconds
-from .arguments import settled
 from .base import checked_model, declare, take
+from .secrets import of_model as secrets_of_model
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
 
@@ -67,10 +67,10 @@ class ModelServing(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given, faults = take(args, ModelServingArgs)
-        layout = checked_model(given, faults)
-        known = settled(given, ModelServingArgs)
-        secrets = Secrets(known.get("token"), known.get("api_key"))
+        given = take(ModelServing, name, args, ModelServingArgs, opts)
+        given.faults.extend(secrets_of_model(given))
+        layout, inputs = checked_model(given), given.inputs
+        secrets = Secrets(inputs.get("token"), inputs.get("api_key"))
         self._declare(name, layout, layout.served[0], secrets, opts, create_namespace=given.get("create_namespace", True))
 
     @classmethod
@@ -85,12 +85,6 @@ class ModelServing(pulumi.ComponentResource):
         model, groups = served.spec, layout.groups_of(served)
         pairs = [served, *layout.candidates_of(served)]
         waiting = [g for candidate in pairs[1:] for g in layout.groups_of(candidate)]
-        for key, value, place in (
-            (model.weights.token_key, secrets.token, "weights.tokenKey"),
-            (model.gateway.api_key_secret, secrets.api_key, "gateway.apiKeySecret"),
-        ):
-            if key and value is None:
-                raise pulumi.RunError(f"{served.path}.{place}: {key} is named, but its value is not given")
         hidden = Secrets(pulumi.Output.secret(secrets.token), pulumi.Output.secret(secrets.api_key))
         namespace = declare(name, [build_namespace(served, [*groups, *waiting])], self) if create_namespace else []
         before = [*namespace, *declare(name, build_model_base(served, layout.spec, hidden), self, namespace)]

@@ -1,17 +1,15 @@
 """Buckets for weights, and who may read and fill them: one role a service account, bound by EKS Pod Identity."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, Required, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict
 
 import pulumi
 
 from ..manifests.names import mirror_account
 from ..planning.shapes import Layout, Served
-from ..planning.standalone import evaluate_models
 from ..spec import S3WeightsSpec
 from . import iam
-from .arguments import settled
-from .base import checked, project_folder, take
+from .base import checked, evaluated, take
 from .spec_args import ModelSpecArgs
 
 STALE_UPLOAD_DAYS = 3
@@ -29,7 +27,7 @@ class WeightsArgs(TypedDict):
     zone: NotRequired[str]
     """Availability zone of the models' pods; required where NodePools are made."""
 
-    partition: NotRequired[str]
+    partition: NotRequired[Literal["aws", "aws-cn", "aws-us-gov"]]
     """AWS partition. Default: aws."""
 
     permissions_boundary_arn: NotRequired[str]
@@ -50,14 +48,8 @@ class Weights(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WeightsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make buckets and roles. Raises pulumi.RunError when a check fails."""
-        given, faults = take(args, WeightsArgs)
-        evaluation = evaluate_models(
-            given["models"],
-            given.get("zone"),
-            project_folder(),
-            catalog_dirs=given.get("catalog_dirs", ()),
-        )
-        layout, settings = checked(evaluation, faults), settled(given, WeightsArgs)
+        given = take(Weights, name, args, WeightsArgs, opts)
+        layout, settings = checked(evaluated(given), given), given.inputs
         self._declare(name, layout, settings["cluster_name"], settings, opts)
 
     @classmethod

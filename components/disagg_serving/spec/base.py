@@ -16,6 +16,10 @@ class RefusalError(ValueError):
         self.message, self.allowed, self.right = message, allowed, right
 
 
+class KnownLater:
+    """Marks a field into which no check looks: a program may give it the output of another resource."""
+
+
 class Spec(BaseModel):
     """Base of everything a person writes: immutable, camelCase in YAML, snake_case in Python."""
 

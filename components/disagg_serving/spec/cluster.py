@@ -8,12 +8,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ..pins import KUBERNETES
-from .base import RefusalError, Spec, Tags, Text, form
+from .base import KnownLater, RefusalError, Spec, Tags, Text, form
 
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 ClusterName = Annotated[Text, form(r"^[0-9A-Za-z][A-Za-z0-9_-]*$", "letters, digits, - and _"), Field(max_length=100)]
 Minor = Annotated[Text, form(r"^1\.\d{2}$", "a minor version such as 1.36")]
 RoleArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$", "a role's ARN, arn:aws:iam::123456789012:role/name")]
+IamRoleName = Annotated[Text, form(r"^[A-Za-z0-9_+=,.@-]{1,64}$", "the name of a role without path and account")]
+SecurityGroupId = Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]
 PolicyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$", "a policy's ARN, arn:aws:iam::123456789012:policy/name")]
 KeyArn = Annotated[Text, form(r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:(key|alias)/.+$", "a key's ARN, arn:aws:kms:region:123456789012:key/id")]
 
@@ -32,7 +34,6 @@ def _network(value: str) -> str:
 
 
 CidrText = Annotated[Text, AfterValidator(_network)]
-SecurityGroupId = Annotated[Text, form(r"^sg-[0-9a-z]+$", "sg-...")]
 
 
 class EndpointSpec(Spec):
@@ -102,7 +103,7 @@ class ClusterSpec(Spec):
 class ExistingClusterSpec(Spec):
     """A cluster that somebody else made and keeps; exactly one of kubeconfig, name and stackReference says where it is."""
 
-    kubeconfig: Text | None = Field(None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent.")
+    kubeconfig: Annotated[Text | None, KnownLater()] = Field(None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent.")
     context: Text | None = Field(None, description="Context of the kubeconfig. Default: its current context.")
     name: ClusterName | None = Field(None, description="Name of an EKS cluster, looked up in AWS. Default: absent.")
     stack_reference: Annotated[Text, form(r"^[^/\s]+(/[^/\s]+){0,2}$", "organization/project/stack")] | None = Field(
@@ -113,12 +114,12 @@ class ExistingClusterSpec(Spec):
         description="Whether it is an Auto Mode cluster. False: no NodeClass and no NodePool is made, and pods go to nodes by each role's "
         "nodeSelector. Default: true.",
     )
-    node_role: Text | None = Field(
+    node_role: Annotated[IamRoleName | None, KnownLater()] = Field(
         None,
         description="Name of the IAM role of GPU nodes; it must have an EC2 access entry with AmazonEKSAutoNodePolicy. Required with kubeconfig "
         "and Auto Mode. Default with name: role and entry are made; with stackReference: that stack's.",
     )
-    security_group_ids: list[SecurityGroupId] = Field(
+    security_group_ids: Annotated[list[SecurityGroupId], KnownLater()] = Field(
         [],
         description="Security groups of GPU nodes; each must allow all traffic from and to itself, or EFA fails silently. Required with kubeconfig "
         "and Auto Mode. Default otherwise: the cluster's own group.",

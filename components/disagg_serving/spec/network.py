@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from .base import RefusalError, Spec, Tags, Text, form
+from .base import KnownLater, RefusalError, Spec, Tags, Text, form
 
 SMALLEST_PREFIX, LARGEST_PREFIX = 16, 22
 
@@ -29,19 +29,20 @@ def _vpc_cidr(value: str) -> str:
 Cidr = Annotated[Text, AfterValidator(_vpc_cidr)]
 Zone = Annotated[Text, form(r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$", "an availability zone such as us-east-1a")]
 SubnetId = Annotated[Text, form(r"^subnet-[0-9a-z]+$", "subnet-...")]
+VpcId = Annotated[Text, form(r"^vpc-[0-9a-z]+$", "vpc-...")]
 
 
 class ExistingNetworkSpec(Spec):
     """A VPC that somebody else made and keeps."""
 
-    vpc_id: Annotated[Text, form(r"^vpc-[0-9a-z]+$", "vpc-...")] | None = Field(
+    vpc_id: Annotated[VpcId | None, KnownLater()] = Field(
         None,
         description="Id of the VPC. Needed when a cluster is made; not needed with existingCluster, which already lives in one. Default: absent.",
     )
-    subnet_ids: list[SubnetId] = Field(
+    subnet_ids: Annotated[list[SubnetId], KnownLater()] = Field(
         [], description="Private subnets for the control plane, in two zones or more. Needed when a cluster is made. Default: none."
     )
-    gpu_subnet_ids: list[SubnetId] = Field(
+    gpu_subnet_ids: Annotated[list[SubnetId], KnownLater()] = Field(
         ...,
         min_length=1,
         description="Private subnets in gpuZone where the GPU nodes go; they need a route to the image registry and to the weights.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
 from ..credentials import SECRET_NAMES, holds_secret
@@ -52,6 +52,11 @@ class Parsed(Generic[S]):
     models: list[int] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
+    @property
+    def gone(self) -> list[str]:
+        """Paths whose value is not in the spec."""
+        return [f.path for f in self.findings if f.id != "unknown-key"] + self.left_out
+
     def restore(self, finding: Finding) -> Finding:
         """A finding about what remains, with the indices of the file."""
 
@@ -81,6 +86,27 @@ def try_parse(model: type[S], data: object) -> Parsed[S]:
         fix = "start with `models:`; `disagg schema` prints all keys"
         return Parsed(None, [Finding("schema", Level.ERROR, "", what, data, "a mapping of keys to values", fix)])
     return _Repair(model, deepcopy(dict(data))).run()
+
+
+def by_alias(model: type[BaseModel], data: Any) -> Any:
+    """Plain data about `model` with the keys of a stack file, where it has those of Python, or what other languages make of these."""
+    if isinstance(data, list):
+        return [by_alias(model, one) if isinstance(one, dict) else one for one in data]
+    if not isinstance(data, dict):
+        return data
+    named = [(field.alias or name, name, _model_in(field.annotation)) for name, field in model.model_fields.items()]
+    fields = {key: (alias, inner) for alias, name, inner in named for key in (alias, name, to_camel(name))}
+    renamed = {}
+    for key, value in data.items():
+        alias, inner = fields.get(key, (key, None))
+        renamed[key if alias in data else alias] = by_alias(inner, value) if inner else value
+    return renamed
+
+
+def fault_of(form: Any, value: object, path: str) -> Finding | None:
+    """What is wrong with one value of a form that is written as a field's type, at `path`."""
+    found = try_parse(create_model("One", value=(form, ...)), {"value": value}).findings
+    return replace(found[0], path=path, corrections=()) if found else None
 
 
 class _Repair(Generic[S]):
