@@ -47,10 +47,11 @@ class Resource:
 
 @dataclass(frozen=True)
 class Graph:
-    """All resources by URN, and the stack's outputs."""
+    """All resources by URN, the stack's outputs, and by kind how many functions of the program only the engine calls."""
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
+    callbacks: Mapping[str, int] = field(default_factory=dict)
 
     def of_type(self, type_token: str) -> list[Resource]:
         """Resources of one type, by URN."""
