@@ -14,7 +14,11 @@ import pulumi_eks as eks
 import pytest
 from disagg_serving.errors import ProgramError
 from disagg_serving.preview import recorder
-from disagg_serving.preview.graph import COMPUTED
+from disagg_serving.preview.graph import COMPUTED, Graph
+from disagg_serving.preview.output.html import render_html
+from disagg_serving.preview.output.markdown import render_markdown
+from disagg_serving.preview.output.text import render_text
+from disagg_serving.preview.plan import Plan
 from disagg_serving.preview.stops import OfflineError
 from pulumi.runtime import _callbacks
 from pulumi.runtime.proto import engine_pb2_grpc, resource_pb2_grpc
@@ -70,6 +74,20 @@ def test_functions_that_the_engine_calls_are_counted() -> None:
     assert graph.callbacks == {"hooks": 2, "invokeTransforms": 1, "stateMigrations": 1, "transforms": 2}
     assert one(graph, "aws:s3/bucket:Bucket", "a").options.items() >= {"hooks": ["before", "failed"], "transforms": 2}.items()
     assert program_graph(lambda: None).callbacks == {}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [lambda plan: render_text([plan], color=False), lambda plan: render_markdown([plan]), lambda plan: render_html([plan])],
+    ids=["text", "markdown", "html"],
+)
+def test_every_format_says_what_is_left_to_the_engine(shown: Callable[[Plan], str]) -> None:
+    """A reader knows that something else changes resources after the plan, and where to see it; without any there is no such line."""
+    some = Graph(program_graph(lambda: None).resources, {}, {"hooks": 1, "invokeTransforms": 2, "transforms": 3})
+    said = shown(Plan("own", "dev", some, []))
+    assert "3 transforms, 2 transforms of look-ups, 1 hook" in said
+    assert "pulumi preview shows what comes of it" in said
+    assert "to the engine" not in shown(Plan("own", "dev", program_graph(lambda: None), []))
 
 
 def test_what_only_the_engine_knows_is_unknown() -> None:
