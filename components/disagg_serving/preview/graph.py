@@ -88,6 +88,6 @@ class Graph:
 
 
 def declared(graph: Graph) -> list[Declared]:
-    """The Kubernetes objects of a program, by kind and name."""
-    found = [r for r in graph.resources.values() if r.custom and r.type.startswith("kubernetes:")]
-    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs) for r in found]
+    """What a program makes, by kind and name; what it only reads is not its own."""
+    found = [r for r in graph.resources.values() if (r.custom or r.remote) and "read" not in r.options]
+    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, r.provider or "", r.parent or "") for r in found]
