@@ -137,13 +137,17 @@ def elsewhere() -> None:
 CASES: list[tuple[Callable[[], None], str, list[str]]] = [
     (served_twice, "object-twice", ["b/m", "a/m", "of ModelServing a", "more of ModelServing b"]),
     (pools_twice, "object-twice", ["NodeClass b/p5-48xlarge", "NodeClass a/p5-48xlarge of NodePools a"]),
-    (a_namespace_twice, "object-twice", ["Namespace own", "Namespace a/shared of ModelServing a", "create_namespace false"]),
+    (a_namespace_twice, "object-twice", ["Namespace own", "Namespace a/shared of ModelServing a", "create_namespace=False"]),
     (wrapped_twice, "object-twice", ["own:index:One$disagg-serving:index:ModelServing$", "own:index:Two$"]),
     (controllers_twice, "object-twice", ["Chart b-lws", "Chart a-lws of Lws a"]),
     (same_names, "name-twice", ["Cluster b", "one is the name of the EKS cluster of Cluster a", "give one another name"]),
     (same_role, "name-twice", ["Role b: gpu is the name of the IAM role of Role a of the program"]),
     (elsewhere, "object-cluster", ["all of ModelServing m", "while the program makes Cluster made", "providers=[cluster.provider]"]),
-    (other_zone, "object-pool", ["topology.kubernetes.io/zone us-east-1b", "of NodePools gpu has us-east-1a", "the same zone"]),
+    (
+        other_zone,
+        "object-pool",
+        ["topology.kubernetes.io/zone us-east-1b", "of NodePools gpu has us-east-1a", "the pools and the model the same one"],
+    ),
     (other_pool, "object-pool", ["server-p5-48xlarge selects a pool that the program does not make (allowed: server-p5en-48xlarge)"]),
     (too_many, "object-pool", ["ends at 8 GPUs", "LeaderWorkerSet m/m, LeaderWorkerSet n/n ask for 16"]),
 ]

@@ -43,7 +43,7 @@ def object_twice(s: Subject) -> Iterator[Fault]:
         one, other = min(pairs, key=lambda pair: pair[1].path)
         more = f", and so it is with {len(pairs) - 1} more of {other.owner}" if len(pairs) > 1 else ""
         namespaces = all(o.kind == "Namespace" for _, o in pairs)
-        advice = "make it once: create_namespace false in all but one" if namespaces else "make it once, or give one another name or namespace"
+        advice = "make it once, with `create_namespace=False` in all but one" if namespaces else "make it once, or give one another name or namespace"
         yield Fault(other.path, f"is the same object of a cluster as {_told(one, other)}{more}", None, "", advice)
 
 
@@ -86,7 +86,9 @@ def object_cluster(s: Subject) -> Iterator[Fault]:
         if declared.type.startswith(KUBERNETES) and declared.is_part_of_ours and not declared.provider and declared.parent not in told:
             told.add(declared.parent)
             message = f"and all of {declared.owner} would go to whatever cluster the machine's kubeconfig names, while the program makes {made[0]}"
-            yield Fault(declared.path, message, None, "", "give opts=ResourceOptions(providers=[cluster.provider]), or a provider of your own")
+            yield Fault(
+                declared.path, message, None, "", "give `opts=pulumi.ResourceOptions(providers=[cluster.provider])`, or a provider of your own"
+            )
 
 
 @rule("object-pool", Level.ERROR, Stage.OBJECTS, "Kubernetes: node selectors; Karpenter: limits of a NodePool")
@@ -123,7 +125,7 @@ def _on_no_pool(template: PodTemplate, pools: Sequence[Declared]) -> Fault:
         return Fault(f"{template.path}.nodeSelector", "selects a pool that the program does not make", selector[labels.POOL], there, POOLS_ADVICE)
     key = next(k for k, v in selector.items() if labels_of(named).get(k, v) != v)
     message = f"selects {key} {selector[key]}, and {named.path} of {named.owner} has {labels_of(named)[key]}"
-    return Fault(f"{template.path}.nodeSelector", message, None, "", f"give {named.owner} and the model the same {key.rpartition('/')[2]}")
+    return Fault(f"{template.path}.nodeSelector", message, None, "", "give the pools and the model the same one")
 
 
 def _gpus(declared: Declared) -> int:
