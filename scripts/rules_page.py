@@ -19,7 +19,7 @@ AREAS: Mapping[str, str] = {
     "parallel": "Parallelism", "experts": "Expert parallelism", "engine": "The engine", "flags": "Flags of your own", "memory": "GPU memory",
     "calibration": "Measured memory", "weights": "Weights", "capacity": "Nodes", "reservations": "Reserved capacity", "balance": "Traffic",
     "autoscaling": "Autoscaling", "rollout": "Rollout", "gateway": "The way in", "charts": "Charts", "observability": "Observability",
-    "objects": "Kubernetes objects", "look_ups": "What AWS says",
+    "objects": "Kubernetes objects", "programs": "A program as a whole", "look_ups": "What AWS says",
 }  # fmt: skip
 """Each module of planning/rules with the heading of its rules, in the order of the page. No heading is a rule's id."""
 

@@ -59,7 +59,7 @@ OBSERVABILITY_CASES = [
     Case(
         "faulty list of metrics",
         other_engine(),
-        "metrics/vllm-0.1.0.yaml: metrics[0].type",
+        "mine/metrics/vllm-0.1.0.yaml: metrics[0].type",
         "meter",
         "gauge",
         files={

@@ -19,8 +19,7 @@ if pulumi.get_stack() == "test":
 @pytest.mark.parametrize(
     ("ends", "says"),
     [
-        ("raise SystemExit(0)", "it ended by itself, with exit code 0"),
-        ("raise SystemExit", "it ended by itself, with exit code 0"),
+        ("raise SystemExit(3)", "it ended by itself, with exit code 3"),
         ("raise SystemExit('enough')", "it ended by itself, with exit code enough"),
         ("raise ValueError('a\\n::error::b\\x1b[2J')", "ValueError: a ::error::b\\x1b[2J, __main__.py:5"),
         ("pulumi.nothing()", "AttributeError: module 'pulumi' has no attribute 'nothing', __main__.py:5"),

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 from disagg_serving.catalog import Catalog, Model, load_catalog
+from disagg_serving.catalog.entries import Instance
 from disagg_serving.catalog.hf_config import GQA, MLA, read_model
 from disagg_serving.catalog.loader import PACKAGE_DIR
-from disagg_serving.errors import SpecError
+from disagg_serving.errors import Level, SpecError
 from disagg_serving.planning.evaluation import evaluate
+from disagg_serving.spec.validation import try_parse
 from factories import aggregated, environment, model, role
 
 KINDS = ("engines", "instances", "models")
@@ -237,6 +239,42 @@ def test_a_broken_entry_is_named_by_its_file(tmp_path: Path, kind: str, template
         getattr(load_catalog(["mine"], tmp_path), kind)["broken"]
     findings = evaluate(environment(aggregated(**uses[kind]), catalogDirs=["mine"]), tmp_path).findings
     assert any(f"{kind}/broken.yaml" in f.path for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        (
+            "instances/my-p5.yaml",
+            None,
+            "mine/instances/my-p5.yaml: id: p5.48xlarge is not the file's name (allowed: my-p5); call the file",
+        ),
+        (
+            "instances/p5.48xlarge.yml",
+            None,
+            "mine/instances/p5.48xlarge.yml: is not read (allowed: a name that ends with .yaml); call it",
+        ),
+        (
+            "instance/p5.48xlarge.yaml",
+            None,
+            "mine/instance: is not read (allowed: instances, models, engines, routers, metrics); did you",
+        ),
+        ("models/own.yaml", "id: [", "mine/models/own.yaml: own.yaml:2:1: is not valid YAML"),
+    ],
+)
+def test_a_file_that_no_id_leads_to(tmp_path: Path, file: str, text: str | None, says: str) -> None:
+    """A price in a file that is never read would be believed: each such file is an error with its place, and nothing else is."""
+    target = tmp_path / "mine" / file
+    target.parent.mkdir(parents=True)
+    target.write_text(text or (PACKAGE_DIR / "instances/p5.48xlarge.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    errors = [f.sentence() for f in evaluate(environment(model(), catalogDirs=["mine"]), tmp_path).findings if f.level is Level.ERROR]
+    assert [e[: len(says)] for e in errors] == [says]
+
+
+def test_messages_keep_acronyms_and_names() -> None:
+    """What is missing is described in the words of its description, of which only an ordinary first word loses its capital."""
+    said = {f.path: f.fix for f in try_parse(Instance, {"id": "a"}).findings if f.path in {"architecture", "efa", "gpu"}}
+    assert said == {"architecture": "add it: CPU architecture", "efa": "add it: Elastic Fabric Adapters", "gpu": "add it: accelerators"}
 
 
 @pytest.mark.parametrize(("kind", "template"), [("models", "qwen3-32b"), ("instances", "p5.48xlarge"), ("engines", "vllm-0.33.0-efa")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import Finding, Level, SpecError, closest
 from ..spec.validation import parse
@@ -23,8 +23,8 @@ PACKAGE_DIR = Path(__file__).parent
 class Shelf(Mapping[str, E], Generic[E]):
     """The entries of one kind by id. Reading a faulty file raises SpecError with the file's name in every path."""
 
-    def __init__(self, kind: str, model: Callable[[], type[E]], dirs: Sequence[Path]) -> None:
-        self.kind, self._model, self._dirs = kind, model, dirs
+    def __init__(self, kind: str, model: Callable[[], type[E]], dirs: Sequence[Path], base: Path) -> None:
+        self.kind, self._model, self._dirs, self._base = kind, model, dirs, base
         self._read: dict[str, E] = {}
 
     @cached_property
@@ -57,9 +57,32 @@ class Shelf(Mapping[str, E], Generic[E]):
         close = closest(entry_id, known)
         return finding.guessed(close) if close else finding
 
+    def unreachable(self) -> Iterator[Finding]:
+        """Findings about files of the user's that no id leads to, so that nobody would see that they are not read."""
+        for folder in self._dirs:
+            for file in sorted((folder / self.kind).glob("*.y*ml")) if folder != PACKAGE_DIR else ():
+                where, name = self._shown(file), file.name.removesuffix(".yaml")
+                try:
+                    data = read_yaml(file) if self._is_inside(file) else {}
+                except SpecError as problem:
+                    yield from (f.below(f"{where}: ") for f in problem.findings)
+                    continue
+                found = data.get("id", name) if isinstance(data, Mapping) else name
+                if file.suffix != ".yaml":
+                    yield Finding("catalog", Level.ERROR, where, "is not read", None, "a name that ends with .yaml", f"call it {file.stem}.yaml")
+                elif found != name:
+                    yield _misnamed(where, found, name)
+
+    def _shown(self, file: Path) -> str:
+        """A file as its owner finds it: from the folder that paths start from, or by its name in this package's catalogue."""
+        return str(file.relative_to(self._base)) if file.is_relative_to(self._base) else f"{self.kind}/{file.name}"
+
+    def _is_inside(self, file: Path) -> bool:
+        return any(file.resolve().is_relative_to(d.resolve()) for d in self._dirs)
+
     def _load(self, file: Path) -> E:
-        where = f"{self.kind}/{file.name}"
-        if not any(file.resolve().is_relative_to(d.resolve()) for d in self._dirs):
+        where = self._shown(file)
+        if not self._is_inside(file):
             message = "is a link that leads out of the catalogue"
             raise SpecError([Finding("catalog", Level.ERROR, where, message, None, "a file inside its folder", "copy the file")])
         try:
@@ -67,20 +90,40 @@ class Shelf(Mapping[str, E], Generic[E]):
         except SpecError as problem:
             raise SpecError([f.below(f"{where}: ") for f in problem.findings]) from None
         if entry.id != file.name.removesuffix(".yaml"):
-            raise SpecError([Finding("catalog", Level.ERROR, f"{where}: id", "is not the file's name", entry.id, file.name.removesuffix(".yaml"))])
+            raise SpecError([_misnamed(where, entry.id, file.name.removesuffix(".yaml"))])
         return entry
+
+
+def _misnamed(where: str, entry_id: object, name: str) -> Finding:
+    fix = f"call the file {entry_id}.yaml, or write id: {name}"
+    return Finding("catalog", Level.ERROR, f"{where}: id", "is not the file's name", entry_id, name, fix)
 
 
 class Catalog:
     """Instance types, models, engine images, router releases and lists of metrics."""
 
-    def __init__(self, dirs: Sequence[Path] = ()) -> None:
-        folders = (PACKAGE_DIR, *dirs)
-        self.instances: Shelf[Instance] = Shelf("instances", lambda: Instance, folders)
-        self.models: Shelf[Model] = Shelf("models", lambda: Model, folders)
-        self.engines: Shelf[Engine] = Shelf("engines", lambda: Engine, folders)
-        self.routers: Shelf[Router] = Shelf("routers", _router_model, folders)
-        self.metrics: Shelf[MetricList] = Shelf("metrics", _metrics_model, folders)
+    def __init__(self, dirs: Sequence[Path] = (), base: Path | None = None) -> None:
+        """The package's catalogue and `dirs`; messages name files from `base` on."""
+        folders, start = (PACKAGE_DIR, *dirs), (base or Path.cwd()).resolve() if dirs else PACKAGE_DIR
+        self._dirs = dirs
+        self.instances: Shelf[Instance] = Shelf("instances", lambda: Instance, folders, start)
+        self.models: Shelf[Model] = Shelf("models", lambda: Model, folders, start)
+        self.engines: Shelf[Engine] = Shelf("engines", lambda: Engine, folders, start)
+        self.routers: Shelf[Router] = Shelf("routers", _router_model, folders, start)
+        self.metrics: Shelf[MetricList] = Shelf("metrics", _metrics_model, folders, start)
+
+    def unreachable(self) -> list[Finding]:
+        """Errors about what lies in the user's folders and is never read: files under another name than their id, and folders that are misspelt."""
+        shelves: list[Shelf[Any]] = [self.instances, self.models, self.engines, self.routers, self.metrics]
+        kinds = [shelf.kind for shelf in shelves]
+        odd = [d for folder in self._dirs for d in sorted(folder.iterdir()) if d.is_dir() and d.name not in kinds and any(d.glob("*.yaml"))]
+        likely = [(d, closest(d.name, kinds, 0.8)) for d in odd]
+        misspelt = [
+            Finding("catalog", Level.ERROR, f"{d.parent.name}/{d.name}", "is not read", None, ", ".join(kinds), f"did you mean {kind}?")
+            for d, kind in likely
+            if kind
+        ]
+        return [*misspelt, *(finding for shelf in shelves for finding in shelf.unreachable())]
 
 
 def _router_model() -> type[Router]:
@@ -109,4 +152,4 @@ def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:
             folders.append(folder)
     if findings:
         raise SpecError(findings)
-    return Catalog(folders)
+    return Catalog(folders, base)

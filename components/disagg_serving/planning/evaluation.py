@@ -93,6 +93,7 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
     findings: list[Finding] = []
     try:
         catalog = load_catalog(spec.catalog_dirs, base)
+        findings += catalog.unreachable()
     except SpecError as problem:
         findings += problem.findings
         catalog = Catalog()

@@ -11,20 +11,41 @@ from typing import Any
 
 from .. import labels
 
+KUBERNETES, OWNER, STACK = "kubernetes:", labels.OWNER, "pulumi:pulumi:Stack"
+"""Beginnings of type tokens: objects, and our components; and the type of what has no parent."""
 POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "LeaderWorkerSet"}
 
 
 @dataclass(frozen=True)
 class Declared:
-    """An object with the name that a reader knows it by: kind and resource name."""
+    """A resource with the name that a reader knows it by, kind and resource name; its inputs are the manifest of a Kubernetes object.
+
+    `type` is its type token, `provider` the URN of its provider, empty for a default one, and `parent` that of what it is a part of.
+    """
 
     path: str
     manifest: Mapping[str, Any]
+    type: str = KUBERNETES
+    urn: str = ""
+    provider: str = ""
+    parent: str = ""
 
     @property
     def kind(self) -> str:
-        """Its kind."""
-        return str(self.manifest.get("kind", ""))
+        """Its kind, empty where it is no Kubernetes object."""
+        return str(self.manifest.get("kind", "")) if self.type.startswith(KUBERNETES) else ""
+
+    @property
+    def is_part_of_ours(self) -> bool:
+        """Whether a component of this project made it."""
+        return f"{OWNER}:index:" in self.urn
+
+    @property
+    def owner(self) -> str:
+        """What it is a part of, in words: `ModelServing m`, or the program itself."""
+        _, _, chain, name = self.parent.split("::", 3) if self.parent else ("", "", STACK, "")
+        kind = chain.rpartition("$")[2].rpartition(":")[2]
+        return f"{kind} {name}" if chain != STACK else "the program"
 
 
 @dataclass(frozen=True)
@@ -87,10 +108,11 @@ def node_pools(objects: Sequence[Declared]) -> list[Declared]:
 def pools_of(template: PodTemplate, pools: Sequence[Declared]) -> list[Declared]:
     """The pools whose nodes the template's selector picks; none where it picks none of them by our labels."""
     selector = within(template.spec, "nodeSelector")
-    return [p for p in pools if selector and selector.items() & _labels(p).items() and not _conflicts(selector, _labels(p))]
+    return [p for p in pools if selector and selector.items() & labels_of(p).items() and not _conflicts(selector, labels_of(p))]
 
 
-def _labels(pool: Declared) -> dict[str, Any]:
+def labels_of(pool: Declared) -> dict[str, Any]:
+    """What a pool's nodes are known to have, labels and requirements of one value."""
     template = within(pool.manifest, "spec", "template")
     required = {
         str(r.get("key")): r["values"][0]

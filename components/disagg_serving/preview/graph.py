@@ -47,10 +47,11 @@ class Resource:
 
 @dataclass(frozen=True)
 class Graph:
-    """All resources by URN, and the stack's outputs."""
+    """All resources by URN, the stack's outputs, and by kind how many functions of the program only the engine calls."""
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
+    callbacks: Mapping[str, int] = field(default_factory=dict)
 
     def of_type(self, type_token: str) -> list[Resource]:
         """Resources of one type, by URN."""
@@ -87,6 +88,6 @@ class Graph:
 
 
 def declared(graph: Graph) -> list[Declared]:
-    """The Kubernetes objects of a program, by kind and name."""
-    found = [r for r in graph.resources.values() if r.custom and r.type.startswith("kubernetes:")]
-    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs) for r in found]
+    """What a program makes, by kind and name; what it only reads is not its own."""
+    found = [r for r in graph.resources.values() if (r.custom or r.remote) and "read" not in r.options]
+    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, r.provider or "", r.parent or "") for r in found]

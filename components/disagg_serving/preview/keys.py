@@ -341,6 +341,8 @@ class PlanKeys(Keys):
     providers: dict[str, dict[str, Any]]
     """Configuration of default providers, credentials as `<secret>`."""
     resources: list[ResourceKeys]
+    callbacks: dict[Literal["transforms", "invokeTransforms", "hooks", "stateMigrations"], int]
+    """Functions of the program that only the engine calls, by kind; kinds that there are none of are left out."""
     checks: list[FindingKeys]
     """Worst first."""
     capacity: list[CapacityKeys]

@@ -48,6 +48,7 @@ class Plan:
             "stack": self.stack,
             "providers": {name: dict(given) for name, given in self.providers.items()},
             "resources": [r.as_dict() for r in self.graph.resources.values()],
+            "callbacks": dict(self.graph.callbacks),
             "checks": [f.as_dict() for f in self.findings],
             "capacity": capacities(self.layout) if self.layout else [],
             "forecast": [f for s in self.layout.served if (f := forecast_of(at_most(self.layout), s))] if self.layout else [],

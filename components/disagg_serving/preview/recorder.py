@@ -10,21 +10,23 @@ import contextvars
 import json
 import logging
 import os
+import re
 import runpy
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pulumi
 from google.protobuf import struct_pb2
+from pulumi import runtime
 from pulumi.runtime import mocks, rpc, settings
 from pulumi.runtime import resource as resource_runtime
 from pulumi.runtime.config import set_all_config
-from pulumi.runtime.proto import callback_pb2, resource_pb2, source_pb2
+from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2, source_pb2
 from pulumi.runtime.stack import run_in_stack
 
 from ..errors import ProgramError, SpecError, Terminated, ToolError
@@ -32,6 +34,7 @@ from ..planning.evaluation import Evaluation
 from ..resources.base import watched
 from ..resources.wording import ChecksFailed
 from .graph import COMPUTED, SECRET, Graph, Resource
+from .stops import OfflineError, said, trace_of
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 PROGRAM = "__main__.py"
@@ -59,14 +62,13 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     """Record the `__main__.py` of `root`, or `program`.
 
     `config` holds plain values by full key (`aws:region`), `secrets` the keys whose values stay unknown to us. Raises SpecError when
-    the program refuses its input, ProgramError when it does not come to its end, also when it leaves by itself: a plan of half a
-    program would say that the other half is deleted.
+    the program refuses its input, ProgramError when it does not come to its end. Leaving with exit code 0 is an end, as for Pulumi.
     """
     if program is None and not (root / PROGRAM).is_file():
         raise ToolError(f"{project} has no program: {PROGRAM} is missing beside Pulumi.yaml or in its `main` folder")
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     values |= dict.fromkeys(secrets, _PLACEHOLDER)
-    monitor, evaluations = _Monitor(), list[Evaluation]()
+    monitor, callbacks, evaluations = _Monitor(), _Callbacks(), list[Evaluation]()
     # what depends on a failed Output stays unobserved; Pulumi's language host silences this, too
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
@@ -75,14 +77,14 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
         settings.configure(
             mocks.MockSettings(  # type: ignore[no-untyped-call]
                 monitor=monitor,
-                monitor_features=set(monitor.GetDeploymentInfo(None).supportedFeatures),  # type: ignore[no-untyped-call]
-                engine=_Silent(),
+                monitor_features=set(monitor.GetDeploymentInfo(None).supportedFeatures),
+                engine=_Engine(),
                 project=project,
                 stack=stack,
                 dry_run=True,
                 organization="organization",
                 root_directory=str(root),
-                callbacks=_Callbacks(),
+                callbacks=callbacks,
             )
         )
         settings.set_root_resource(None)  # type: ignore[arg-type]
@@ -92,7 +94,7 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
         asyncio.run(run_in_stack(lambda: _run_program(root, program)))
 
     try:
-        with _inside(root), _without_stack_traces(), redirect_stdout(sys.stderr):  # standard output is the report's
+        with _inside(root), _without_stack_traces(), _plain_look_ups_refused(), redirect_stdout(sys.stderr):  # standard output is the report's
             contextvars.copy_context().run(run)
     except ChecksFailed as problem:
         raise SpecError(problem.findings) from None
@@ -101,39 +103,21 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     except (SpecError, ToolError, Terminated):
         raise
     except SystemExit as problem:
-        raise ProgramError(stack, f"it ended by itself, with exit code {problem.code or 0}") from None
+        raise ProgramError(stack, f"it ended by itself, with exit code {problem.code}") from None
     except Exception as problem:
-        raise ProgramError(stack, _said(problem, root), _trace(problem, root)) from problem
-    return Recording(monitor.graph(), evaluations)
-
-
-def _said(problem: Exception, root: Path) -> str:
-    """What an exception says, and the last line of the program itself that led there."""
-    own = [(f.filename, f.lineno) for f in _own_frames(problem, root)]
-    if isinstance(problem, SyntaxError) and problem.filename:
-        own = [(problem.filename, problem.lineno)]
-    said = f"{type(problem).__name__}: {problem.msg if isinstance(problem, SyntaxError) else problem}".removesuffix(": ")
-    return f"{said}, {os.path.relpath(own[-1][0], root)}:{own[-1][1]}" if own else said
-
-
-def _own_frames(problem: Exception, root: Path) -> list[traceback.FrameSummary]:
-    """Frames of the project's own files, without those of a virtual environment inside it."""
-    return [f for f in traceback.extract_tb(problem.__traceback__) if Path(f.filename).is_relative_to(root) and "site-packages" not in f.filename]
-
-
-def _trace(problem: Exception, root: Path) -> str:
-    """The traceback from the program's own first line on; how it came to be run is not its matter."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    own = _own_frames(problem, root)
-    start = frames.index(own[0]) if own else len(frames)
-    return "".join(traceback.StackSummary.from_list(frames[start:]).format())
+        raise ProgramError(stack, said(problem, root), trace_of(problem, root)) from problem
+    return Recording(monitor.graph(callbacks.counted()), evaluations)
 
 
 async def _run_program(root: Path, program: Callable[[], object] | None) -> None:
-    if program is None:
-        runpy.run_path(str(root / PROGRAM), run_name="__main__")
-    else:
-        program()
+    try:
+        if program is None:
+            runpy.run_path(str(root / PROGRAM), run_name="__main__")
+        else:
+            program()
+    except SystemExit as end:
+        if isinstance(end, Terminated) or end.code:
+            raise
     # the SDK awaits outputs one by one, which takes quadratic time; what fails here it raises itself afterwards
     while pending := [task for task in settings.SETTINGS.outputs if not task.done()]:
         await asyncio.wait(pending)
@@ -141,15 +125,16 @@ async def _run_program(root: Path, program: Callable[[], object] | None) -> None
 
 @contextmanager
 def _inside(root: Path) -> Iterator[None]:
-    """The program's own working folder and import path, as Pulumi's language host gives them."""
-    before, path = Path.cwd(), list(sys.path)
+    """The program's own working folder, import path and arguments, as Pulumi's language host gives them."""
+    before, path, arguments = Path.cwd(), list(sys.path), list(sys.argv)
     os.chdir(root)
     sys.path.insert(0, str(root))
+    sys.argv[:] = [str(root / PROGRAM)]
     try:
         yield
     finally:
         os.chdir(before)
-        sys.path[:] = path
+        sys.path[:], sys.argv[:] = path, arguments
 
 
 @contextmanager
@@ -163,28 +148,91 @@ def _without_stack_traces() -> Iterator[None]:
         resource_runtime._get_stack_trace = collect
 
 
-class _Silent:
-    """An engine that keeps log messages to itself: the plan shows the findings behind them."""
+@contextmanager
+def _plain_look_ups_refused() -> Iterator[None]:
+    """Say what to write instead where a program needs the value of a look-up at once; generated SDKs would stumble over the missing one."""
+    module = import_module("pulumi.runtime.invoke")  # the package has a function of the same name
+    plain: Callable[..., Any] = module.invoke
+
+    def invoke(tok: str, *args: Any, **kwargs: Any) -> Any:
+        result = plain(tok, *args, **kwargs)
+        if not result.is_known:
+            function = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tok.rpartition(":")[2]).lower()
+            raise OfflineError(f"{tok} is looked up, which has no answer offline; use {function}_output, whose value a plan need not know")
+        return result
+
+    module.invoke = runtime.invoke = invoke  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        module.invoke = runtime.invoke = plain  # type: ignore[attr-defined]
+
+
+class _Offline:
+    """The part of an SDK that a test compares with ours; what a newer one has besides is refused in a sentence."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise OfflineError(f"{name} of Pulumi's SDK is not known here; install the version that requirements.txt pins")
+
+
+class _Engine(_Offline):
+    """An engine that keeps log messages to itself, the plan shows the findings behind them, and that takes any version for its own."""
 
     def Log(self, request: Any) -> None:  # noqa: N802 (the engine's name)
         """Drop a message."""
 
+    def RequirePulumiVersion(self, request: Any) -> None:  # noqa: N802
+        """The engine that deploys decides."""
 
-class _Callbacks:
+
+class _Callbacks(_Offline):
     """Takes the place of the SDK's callback server, which would listen on a port.
 
-    Transforms reach into remote components, which only the engine expands, so here they are counted and not run.
+    Only the engine calls these functions of a program, at times that a plan does not reach, so here they are counted and not run.
     """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, set[object]] = {}
+
+    def counted(self) -> dict[str, int]:
+        """How many functions of each kind a program gave."""
+        return {kind: len(functions) for kind, functions in sorted(self._kept.items())}
+
+    def _keep(self, kind: str, function: object) -> callback_pb2.Callback:
+        self._kept.setdefault(kind, set()).add(function)
+        return callback_pb2.Callback(token=getattr(function, "__qualname__", kind), target="offline")
 
     def register_transform(self, transform: object) -> callback_pb2.Callback:
         """A callback that nobody calls."""
-        return callback_pb2.Callback(token=getattr(transform, "__qualname__", "transform"), target="offline")
+        return self._keep("transforms", transform)
+
+    def register_state_migration(self, migration: object) -> callback_pb2.Callback:
+        """A callback that nobody calls: there is no state."""
+        return self._keep("stateMigrations", migration)
+
+    def register_stack_transform(self, transform: object) -> None:
+        """Keep a transform of all resources."""
+        self._keep("transforms", transform)
+
+    def register_invoke_transform(self, transform: object) -> None:
+        """Keep a transform of all look-ups."""
+        self._keep("invokeTransforms", transform)
+
+    def register_resource_hook(self, hook: object) -> None:
+        """Keep a hook."""
+        self._keep("hooks", hook)
+
+    def register_error_hook(self, hook: object) -> None:
+        """Keep a hook."""
+        self._keep("hooks", hook)
 
     async def shutdown(self) -> None:
         """Nothing runs."""
 
 
-class _Monitor(mocks.MockMonitor):
+class _Monitor(_Offline, mocks.MockMonitor):
     """Keeps each registration and answers as the engine does in the preview of an empty stack."""
 
     def __init__(self) -> None:
@@ -192,9 +240,15 @@ class _Monitor(mocks.MockMonitor):
         self._recorded: dict[str, Resource] = {}
         self._outputs: dict[str, Any] = {}
 
-    def graph(self) -> Graph:
+    def graph(self, callbacks: Mapping[str, int]) -> Graph:
         """What was recorded, by URN."""
-        return Graph(dict(sorted(self._recorded.items())), self._outputs)
+        return Graph(dict(sorted(self._recorded.items())), self._outputs, callbacks)
+
+    def GetDeploymentInfo(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
+        """What an engine of today can do, so that no program is told to update it."""
+        info = super().GetDeploymentInfo(request)  # type: ignore[no-untyped-call]
+        info.supportedFeatures.append(resource_pb2.RESOURCE_MONITOR_FEATURE_STATE_MIGRATIONS)
+        return info
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         """A URN like the engine's: qualified by the types of all parents, the stack left out."""
@@ -204,7 +258,7 @@ class _Monitor(mocks.MockMonitor):
                 type_ = f"{parent_type}${type_}"
         return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{type_}::{name}"
 
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
         """Record a resource; in a preview its state is its inputs, that of a remote component nothing, and the rest is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if urn in self._recorded:
@@ -227,6 +281,16 @@ class _Monitor(mocks.MockMonitor):
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)  # type: ignore[no-untyped-call]
         return resource_pb2.ResourceInvokeResponse(unknown=True)
+
+    def Call(self, request: Any) -> Any:  # noqa: ARG002, N802
+        """A method of a resource that does not exist yet: its result is unknown."""
+        response = provider_pb2.CallResponse()
+        getattr(response, "return").update({"result": rpc.UNKNOWN})
+        return response
+
+    def ExistsResource(self, request: Any) -> Any:  # noqa: ARG002, N802
+        """Whether something exists is unknown."""
+        return resource_pb2.ExistsResourceResponse(unknown=True)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         """Keep the stack's outputs."""
@@ -259,6 +323,7 @@ def _resource(urn: str, request: Any) -> Resource:
         "version": request.version,
         "providers": {key: _provider_urn(value) for key, value in sorted(request.providers.items())},
         "transforms": len(request.transforms),
+        "hooks": sorted({name for _, names in request.hooks.ListFields() for name in names}),
     }
     return Resource(
         urn=urn,

@@ -71,11 +71,17 @@ def _of_other_rules(level: Level, findings: Callable[[Any], list[Finding]]) -> c
 
 def _over_stack(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
     def validate(args: crossguard.StackValidationArgs, report: crossguard.ReportViolation) -> None:
-        ours = {_path(r): r for r in args.resources if r.resource_type.startswith("kubernetes:")}
-        for finding in _violations(rule, findings([Declared(path, plain(r.props)) for path, r in ours.items()]), args.get_config()):
-            report(finding.sentence(), ours[finding.path.split(": ", 1)[0]].urn)
+        urns = {_path(r): r.urn for r in args.resources}
+        for finding in _violations(rule, findings([_declared(r) for r in args.resources]), args.get_config()):
+            report(finding.sentence(), urns[finding.path.split(": ", 1)[0]])
 
     return crossguard.StackValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.reference)
+
+
+def _declared(resource: crossguard.PolicyResource) -> Declared:
+    provider = resource.provider.urn if resource.provider and not resource.provider.name.startswith("default") else ""
+    parent = resource.parent.urn if resource.parent else ""
+    return Declared(_path(resource), plain(resource.props), resource.resource_type, resource.urn, provider, parent)
 
 
 def _path(resource: crossguard.PolicyResource) -> str:

@@ -383,6 +383,13 @@ def _keys(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+PROPER_NOUNS = {"Elastic", "Envoy", "Karpenter", "Kubernetes", "Prometheus"}
+"""First words of descriptions that are capitals within a sentence, too."""
+
+
 def _description(model: type[BaseModel], key: str) -> str:
     text = next((f.description for name, f in model.model_fields.items() if key in (f.alias, name)), None) or ""
-    return text.rstrip(".")[:1].lower() + text.rstrip(".")[1:]
+    said = text.rstrip(".")
+    first = said.partition(" ")[0].strip(",.:;")
+    keeps = first in PROPER_NOUNS or (not first[1:].islower() and len(first) > 1)  # an acronym, or a name of several capitals
+    return said if keeps else said[:1].lower() + said[1:]

@@ -159,7 +159,7 @@ _ALWAYS = (
     "rollout",
     "weights",
 )
-_SELDOM = {Stage.OBJECTS: "objects", Stage.LOOK_UP: "look_ups"}
+_SELDOM = {Stage.OBJECTS: ("objects", "programs"), Stage.LOOK_UP: ("look_ups",)}
 """The modules of this folder whose rules run in every check, and those that are loaded for a stage that few runs come to."""
 
 
@@ -182,7 +182,7 @@ def rule(
 
 def rules() -> list[Rule]:
     """All rules, by id."""
-    return _loaded(*_ALWAYS, *_SELDOM.values())
+    return _loaded(*_ALWAYS, *(module for modules in _SELDOM.values() for module in modules))
 
 
 def _loaded(*modules: str) -> list[Rule]:
@@ -199,7 +199,7 @@ def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
 
 def of_stage(stage: Stage) -> list[Rule]:
     """The rules of one stage, by id."""
-    known = _loaded(_SELDOM[stage]) if stage in _SELDOM else _loaded(*_ALWAYS)
+    known = _loaded(*_SELDOM[stage]) if stage in _SELDOM else _loaded(*_ALWAYS)
     return [r for r in known if r.stage is stage]
 
 
@@ -210,7 +210,7 @@ def with_layouts(served: Iterable[Served], errors: Iterable[tuple[str, str]]) ->
 
 
 def check_objects(objects: Sequence[Declared]) -> list[Finding]:
-    """The findings about objects that a program declares, whoever wrote them."""
+    """The findings about what a program declares, whoever wrote it."""
     nothing = EnvironmentSpec.model_construct(models=[])
     return run_stage(Subject(nothing, Catalog(), [], objects=objects), Stage.OBJECTS)
 

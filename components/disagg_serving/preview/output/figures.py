@@ -36,6 +36,17 @@ def notes_of(resource: Resource) -> list[str]:
     return [word for word, on in (("protected", resource.options.get("protect")), (REMOTE_NOTE, resource.remote)) if on]
 
 
+CALLBACKS = {"transforms": "transform", "invokeTransforms": "transform of look-ups", "hooks": "hook", "stateMigrations": "state migration"}
+ENGINE_NOTE = "not run here; pulumi preview shows what comes of it"
+
+
+def callbacks_of(plan: Plan) -> str:
+    """How many functions of the program only the engine calls, by kind; empty where there are none."""
+    count = plan.graph.callbacks
+    plurals = {"invokeTransforms": "transforms of look-ups"}
+    return ", ".join(counted(count[kind], noun, plurals.get(kind, "")) for kind, noun in CALLBACKS.items() if kind in count)
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 node`, `2 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
@@ -134,7 +145,11 @@ def verdict_of(plan: Plan, data: Mapping[str, Any]) -> Verdict:
     else:
         sentence = "Can be deployed"
     level = Level.ERROR if errors or any(c.severity is Level.ERROR for c in drastic) else Level.WARNING if warnings or drastic else Level.INFO
-    facts = [_makes(plan), Fact("Checks", levels(plan.findings), "", Level.ERROR if errors else Level.WARNING if warnings else None)]
+    facts = [
+        _makes(plan),
+        *_left_to_the_engine(plan),
+        Fact("Checks", levels(plan.findings), "", Level.ERROR if errors else Level.WARNING if warnings else None),
+    ]
     return Verdict(level, sentence, [*facts, *([_fits(data), _costs(plan, data)] if plan.layout else [])])
 
 
@@ -157,6 +172,10 @@ def _makes(plan: Plan) -> Fact:
         return Fact("Makes", "nothing", "the checks stop before any resource is declared", Level.ERROR)
     packages = Counter(r.type.split(":")[0] for r in resources if r.custom or r.remote)
     return Fact("Makes", counted(len(resources), "resource"), ", ".join(f"{n:,} {name}" for name, n in packages.most_common() if name != "pulumi"))
+
+
+def _left_to_the_engine(plan: Plan) -> list[Fact]:
+    return [Fact("Left to the engine", text, ENGINE_NOTE)] if (text := callbacks_of(plan)) else []
 
 
 def _fits(data: Mapping[str, Any]) -> Fact:

@@ -19,7 +19,7 @@ from ...planning.report import engine_of
 from ..graph import Resource
 from ..plan import Plan
 from .changes import difference_parts
-from .figures import SCALING, Line, at_most, notes_of, overview, scaling_cells, traffic_lines, usd, with_bars
+from .figures import ENGINE_NOTE, SCALING, Line, at_most, callbacks_of, notes_of, overview, scaling_cells, traffic_lines, usd, with_bars
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
@@ -69,6 +69,8 @@ def _plan(plan: Plan) -> list[Any]:
         parts += [Text(f"Resources ({len(plan.graph.resources)})", style="bold"), _resources(plan), Text("")]
     else:
         parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
+    if callbacks := callbacks_of(plan):
+        parts += [Text(f"Left to the engine: {callbacks}, {ENGINE_NOTE}"), Text("")]
     if data["placement"]:
         parts += [Text("Placement", style="bold"), *_placement(data["placement"]), Text("")]
         parts += [Text("Memory", style="bold"), *_memory(data["capacity"]), Text("")] if data["capacity"] else []

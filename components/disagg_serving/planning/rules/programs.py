@@ -1,0 +1,136 @@
+"""Rules across a whole program: what its components cannot see of each other.
+
+`disagg plan` runs them over the recorded program, the policy pack over what the engine is about to deploy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from ... import labels
+from ...errors import Level
+from ..objects import KUBERNETES, Declared, PodTemplate, amount, labels_of, node_pools, pod_templates, pools_of, unknown, within
+from .registry import Fault, Stage, Subject, rule
+
+CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
+POOLS_ADVICE = "give NodePools every model that its nodes are for"
+CHART = "kubernetes:helm.sh/v4:Chart"
+NAMES = {
+    "eks:index:Cluster": ("EKS cluster", ("name",)),
+    "aws:eks/cluster:Cluster": ("EKS cluster", ("name",)),
+    "aws:eks/accessEntry:AccessEntry": ("access entry", ("clusterName", "principalArn")),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": ("Pod Identity association", ("clusterName", "namespace", "serviceAccount")),
+    "aws:iam/role:Role": ("IAM role", ("name",)),
+    "aws:iam/policy:Policy": ("IAM policy", ("name",)),
+    "aws:s3/bucket:Bucket": ("bucket", ("bucket",)),
+    "aws:cloudwatch/logGroup:LogGroup": ("log group", ("name",)),
+}
+"""What AWS knows resources by, where programs give it: by type what it is called, and the inputs that are its name together."""
+
+
+@rule("object-twice", Level.ERROR, Stage.OBJECTS, "Kubernetes: names are unique by kind and namespace", firm=True)
+def object_twice(s: Subject) -> Iterator[Fault]:
+    """An object of a cluster, or a release of a chart, is declared once: two would overwrite each other, and deleting one deletes both."""
+    first: dict[tuple[str, ...], Declared] = {}
+    again: dict[tuple[str, str], list[tuple[Declared, Declared]]] = defaultdict(list)
+    for declared in s.objects:
+        key = _identity(declared)
+        one = first.setdefault(key, declared) if key else declared
+        if one is not declared:
+            again[one.parent, declared.parent].append((one, declared))
+    for pairs in again.values():
+        one, other = min(pairs, key=lambda pair: pair[1].path)
+        more = f", and so it is with {len(pairs) - 1} more of {other.owner}" if len(pairs) > 1 else ""
+        namespaces = all(o.kind == "Namespace" for _, o in pairs)
+        advice = "make it once, with `create_namespace=False` in all but one" if namespaces else "make it once, or give one another name or namespace"
+        yield Fault(other.path, f"is the same object of a cluster as {_told(one, other)}{more}", None, "", advice)
+
+
+def _identity(declared: Declared) -> tuple[str, ...]:
+    """What a cluster knows an object by, or a release; empty where that is not known, or where it changes what somebody else makes."""
+    metadata = declared.manifest if declared.type == CHART else within(declared.manifest, "metadata")
+    kind, name, namespace = declared.type if declared.type == CHART else declared.kind, metadata.get("name"), metadata.get("namespace") or ""
+    if not kind or not isinstance(name, str) or unknown([name, namespace]) or declared.type.endswith("Patch"):
+        return ()
+    return declared.provider, str(declared.manifest.get("apiVersion", "")).rpartition("/")[0], kind, str(namespace), name
+
+
+def _told(one: Declared, other: Declared) -> str:
+    """The first of two, in words that tell it from the other."""
+    alike = (one.path, one.owner) == (other.path, other.owner)
+    return f"{one.urn}, besides {other.urn}" if alike else f"{one.path} of {one.owner}"
+
+
+@rule("name-twice", Level.ERROR, Stage.OBJECTS, "AWS: names of clusters, roles and buckets are unique", firm=True)
+def name_twice(s: Subject) -> Iterator[Fault]:
+    """A name in AWS is given to one resource: the second cannot be made."""
+    first: dict[tuple[str, ...], Declared] = {}
+    for declared in s.objects:
+        noun, keys = NAMES.get(declared.type, ("", ()))
+        values = [declared.manifest.get(key) for key in keys]
+        if not keys or not all(isinstance(v, str) and v and not unknown(v) for v in values):
+            continue
+        name = [str(v) for v in values]
+        one = first.setdefault((declared.type, declared.provider, str(declared.manifest.get("region", "")), *name), declared)
+        if one is not declared:
+            yield Fault(declared.path, f"is the name of the {noun} of {_told(one, declared)}, too", "/".join(name), "", "give one another name")
+
+
+@rule("object-cluster", Level.ERROR, Stage.OBJECTS, "Pulumi: a default provider of Kubernetes takes the machine's kubeconfig")
+def object_cluster(s: Subject) -> Iterator[Fault]:
+    """Components of a program that makes a cluster name the Kubernetes provider that leads to one."""
+    made = [d.path for d in s.objects if d.type in CLUSTERS]
+    told: set[str] = set()
+    for declared in s.objects if made else ():
+        if declared.type.startswith(KUBERNETES) and declared.is_part_of_ours and not declared.provider and declared.parent not in told:
+            told.add(declared.parent)
+            message = f"and all of {declared.owner} would go to whatever cluster the machine's kubeconfig names, while the program makes {made[0]}"
+            yield Fault(
+                declared.path, message, None, "", "give `opts=pulumi.ResourceOptions(providers=[cluster.provider])`, or a provider of your own"
+            )
+
+
+@rule("object-pool", Level.ERROR, Stage.OBJECTS, "Kubernetes: node selectors; Karpenter: limits of a NodePool")
+def object_pool(s: Subject) -> Iterator[Fault]:
+    """Where a program makes NodePools, one of them has nodes for each of its models' pods, and GPUs enough within its limits."""
+    makers = node_pools([o for o in s.objects if o.is_part_of_ours])
+    asked: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for declared in s.objects if makers else ():
+        pools = [p for p in makers if p.provider == declared.provider]
+        on_ours = declared.is_part_of_ours and declared.kind == "LeaderWorkerSet" and pools
+        template = (
+            next((t for t in pod_templates([declared]) if t.on_gpus and labels.POOL in within(t.spec, "nodeSelector")), None) if on_ours else None
+        )
+        if template is None:
+            continue
+        fitting = pools_of(template, pools)
+        if not fitting:
+            yield _on_no_pool(template, pools)
+        elif len(fitting) == 1:
+            asked[fitting[0].path].append((declared.path, _gpus(declared)))
+    for pool in makers:
+        limit, sets = amount(within(pool.manifest, "spec", "limits"), labels.GPU), asked[pool.path]
+        together = sum(gpus for _, gpus in sets)
+        if limit and together > limit:
+            names = ", ".join(path for path, _ in sets)
+            yield Fault(f"{pool.path}: spec.limits", f"ends at {limit} GPUs, and {names} ask for {together}", None, "", POOLS_ADVICE)
+
+
+def _on_no_pool(template: PodTemplate, pools: Sequence[Declared]) -> Fault:
+    selector = within(template.spec, "nodeSelector")
+    named = next((p for p in pools if labels_of(p).get(labels.POOL) == selector[labels.POOL]), None)
+    if named is None:
+        there = ", ".join(sorted(str(labels_of(p).get(labels.POOL)) for p in pools))
+        return Fault(f"{template.path}.nodeSelector", "selects a pool that the program does not make", selector[labels.POOL], there, POOLS_ADVICE)
+    key = next(k for k, v in selector.items() if labels_of(named).get(k, v) != v)
+    message = f"selects {key} {selector[key]}, and {named.path} of {named.owner} has {labels_of(named)[key]}"
+    return Fault(f"{template.path}.nodeSelector", message, None, "", "give the pools and the model the same one")
+
+
+def _gpus(declared: Declared) -> int:
+    """GPUs of all groups of a set; none where the number of groups is left to an autoscaler."""
+    pods = list(pod_templates([declared]))
+    size = amount(within(declared.manifest, "spec", "leaderWorkerTemplate"), "size") or 1
+    leader, worker = pods[0].asks_for(labels.GPU), pods[-1].asks_for(labels.GPU)
+    return (amount(within(declared.manifest, "spec"), "replicas") or 0) * (leader + (size - 1) * worker)

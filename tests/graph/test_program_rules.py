@@ -1,0 +1,210 @@
+"""Rules across a whole program: what its components cannot see of each other, found in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pytest
+from disagg_serving.planning.rules import Stage, check_objects, rules
+from disagg_serving.preview.graph import declared
+from disagg_serving.resources import Cluster, Environment, Gateway, Lws, ModelServing, NodePools
+from factories import STACKS
+from recording import program_graph, stack_graph
+
+RULES = {r.id for r in rules() if r.stage is Stage.OBJECTS and r.check.__module__.endswith(".programs")}
+NETWORK: Any = {"zones": ["us-east-1a", "us-east-1b"]}
+
+
+def model(name: str = "m", **fields: Any) -> Any:
+    """A model on one node of eight GPUs."""
+    return {"name": name, "model": "qwen3-32b", "server": {"instance_type": "p5.48xlarge", "tensor_parallel": 4, "replicas": 2}, **fields}
+
+
+def inside(name: str = "cluster") -> pulumi.ResourceOptions:
+    """Options that lead into a cluster."""
+    return pulumi.ResourceOptions(providers=[k8s.Provider(name, kubeconfig=name)])
+
+
+def serve(component: str, opts: pulumi.ResourceOptions | None, zone: str = "us-east-1a", **fields: Any) -> ModelServing:
+    """A model that is served."""
+    return ModelServing(component, {"model": model(**fields), "zone": zone}, opts)
+
+
+def pools(name: str, opts: pulumi.ResourceOptions, *models: Any) -> NodePools:
+    """Pools for models."""
+    ids: Any = {"node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
+    return NodePools(name, ids | {"models": list(models) or [model()], "zone": "us-east-1a"}, opts)
+
+
+def environment(component: str, **fields: Any) -> Environment:
+    """A whole environment."""
+    spec: Any = {"network": NETWORK, "models": [model()]}
+    return Environment(component, spec | fields)
+
+
+def found(program: Callable[[], object]) -> list[tuple[str, str]]:
+    """The findings of these rules about a program: rule, and all that is said."""
+    return [(f.id, f.sentence()) for f in check_objects(declared(program_graph(program))) if f.id in RULES]
+
+
+class Wrapper(pulumi.ComponentResource):
+    """A component of somebody's own that serves a model."""
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(f"own:index:{name}", name, {}, opts)
+        serve("m", pulumi.ResourceOptions(parent=self))
+
+
+def served_twice() -> None:
+    """Two components of the same model."""
+    opts = inside()
+    serve("a", opts)
+    serve("b", opts)
+
+
+def pools_twice() -> None:
+    """Two components of the same pools."""
+    opts = inside()
+    pools("a", opts)
+    pools("b", opts)
+
+
+def a_namespace_twice() -> None:
+    """A namespace of the program's own, and that of a model."""
+    opts = inside()
+    serve("a", opts, namespace="shared")
+    k8s.core.v1.Namespace("own", metadata={"name": "shared"}, opts=pulumi.ResourceOptions(provider=opts.providers[0]))  # type: ignore[index]
+
+
+def wrapped_twice() -> None:
+    """The same component in two others."""
+    opts = inside()
+    Wrapper("One", opts)
+    Wrapper("Two", opts)
+
+
+def controllers_twice() -> None:
+    """Two controllers, of which each would install the chart."""
+    opts = inside()
+    Lws("a", {}, opts)
+    Lws("b", {}, opts)
+
+
+def other_zone() -> None:
+    """Pods in another zone than their nodes."""
+    opts = inside()
+    pools("gpu", opts)
+    serve("m", opts, "us-east-1b")
+
+
+def other_pool() -> None:
+    """Pods of another instance type than any pool of the program."""
+    opts = inside()
+    pools("gpu", opts, model(server={"instance_type": "p5en.48xlarge", "tensor_parallel": 4}))
+    serve("m", opts)
+
+
+def too_many() -> None:
+    """Models that pools were not made for."""
+    opts = inside()
+    pools("gpu", opts)
+    serve("m", opts)
+    serve("n", opts, name="n")
+
+
+def same_names() -> None:
+    """Two environments of one name."""
+    environment("a", name="one")
+    environment("b", name="one")
+
+
+def same_role() -> None:
+    """Two roles of one name."""
+    for name in ("a", "b"):
+        aws.iam.Role(name, name="gpu", assume_role_policy="{}")
+
+
+def elsewhere() -> None:
+    """A cluster, and a model that is not told of it."""
+    Cluster("made", {"vpc_id": "vpc-1", "subnet_ids": ["subnet-1", "subnet-2"]})
+    serve("m", None)
+
+
+CASES: list[tuple[Callable[[], None], str, list[str]]] = [
+    (served_twice, "object-twice", ["b/m", "a/m", "of ModelServing a", "more of ModelServing b"]),
+    (pools_twice, "object-twice", ["NodeClass b/p5-48xlarge", "NodeClass a/p5-48xlarge of NodePools a"]),
+    (a_namespace_twice, "object-twice", ["Namespace own", "Namespace a/shared of ModelServing a", "create_namespace=False"]),
+    (wrapped_twice, "object-twice", ["own:index:One$disagg-serving:index:ModelServing$", "own:index:Two$"]),
+    (controllers_twice, "object-twice", ["Chart b-lws", "Chart a-lws of Lws a"]),
+    (same_names, "name-twice", ["Cluster b", "one is the name of the EKS cluster of Cluster a", "give one another name"]),
+    (same_role, "name-twice", ["Role b: gpu is the name of the IAM role of Role a of the program"]),
+    (elsewhere, "object-cluster", ["all of ModelServing m", "while the program makes Cluster made", "providers=[cluster.provider]"]),
+    (
+        other_zone,
+        "object-pool",
+        ["topology.kubernetes.io/zone us-east-1b", "of NodePools gpu has us-east-1a", "the pools and the model the same one"],
+    ),
+    (other_pool, "object-pool", ["server-p5-48xlarge selects a pool that the program does not make (allowed: server-p5en-48xlarge)"]),
+    (too_many, "object-pool", ["ends at 8 GPUs", "LeaderWorkerSet m/m, LeaderWorkerSet n/n ask for 16"]),
+]
+
+
+@pytest.mark.parametrize(("program", "rule", "says"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_what_components_cannot_see_of_each_other(program: Callable[[], None], rule: str, says: list[str]) -> None:
+    """What only the whole program shows is an error of its own rule that names both sides."""
+    sentences = [sentence for found_rule, sentence in found(program) if found_rule == rule]
+    assert sentences
+    assert [words for words in says if not any(words in s for s in sentences)] == []
+
+
+def test_every_rule_has_a_case() -> None:
+    """A rule without a fault that it finds would be one nobody tried."""
+    assert {rule for _, rule, _ in CASES} == RULES
+
+
+def two_clusters() -> None:
+    """The same model and pools in two clusters."""
+    for name in ("east", "west"):
+        opts = inside(name)
+        pools(name, opts)
+        serve(name, opts)
+
+
+def two_environments() -> None:
+    """Two environments with names of their own."""
+    environment("east")
+    environment("west")
+
+
+def across_stacks() -> None:
+    """What other stacks hold the other half of: an endpoint and a model, without pools."""
+    opts = inside()
+    serve("m", opts)
+    Gateway("other", {"model": model("other"), "zone": "us-east-1a"}, opts)
+
+
+def in_parts() -> None:
+    """Pools of two kinds by two components, a patch of what is there, and something that is only read."""
+    opts = inside()
+    provider = pulumi.ResourceOptions(provider=opts.providers[0])  # type: ignore[index]
+    pools("a", opts)
+    pools("b", opts, model(server={"instance_type": "p5en.48xlarge", "tensor_parallel": 4}))
+    serve("m", opts)
+    k8s.core.v1.NamespacePatch("patch", metadata={"name": "m"}, opts=provider)
+    k8s.core.v1.Namespace.get("read", "m", opts=provider)
+
+
+@pytest.mark.parametrize("program", [two_clusters, two_environments, across_stacks, in_parts], ids=lambda p: p.__name__)
+def test_programs_that_are_well(program: Callable[[], None]) -> None:
+    """What may be declared again, and what other stacks hold, is no fault."""
+    assert found(program) == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_shipped_stacks_are_well(stack: str) -> None:
+    """The project's own stacks pass."""
+    assert [f for f in check_objects(declared(stack_graph(stack))) if f.id in RULES] == []
