@@ -328,3 +328,13 @@ def test_names_and_options_of_a_wrong_kind(component: str) -> None:
 
     for name, opts in (("x", {"parent": None}), (5, None), ("", None)):
         assert not [r for r in program_graph(lambda n=name, o=opts: program(n, o)).resources.values() if "disagg" in r.type]  # type: ignore[misc]
+
+
+def test_keys_of_ones_own_are_spelled_as_they_are() -> None:
+    """What a program calls its secrets and tags is no argument of ours, whatever it looks like."""
+    keyed = {**MODEL, "weights": {"token_key": "tokenKey"}}
+    assert refused("Environment", {"models": [keyed], "network": NETWORK}) == [
+        "secrets.tokenKey: is required, because models[0].weights.token_key names it; add it"
+    ]
+    said = refused("NodePools", {**POOLS, "settings": {"tags": {"instanceType": 5, "instance_type": [5]}}})
+    assert [s.split(": ")[0] for s in said] == ["settings.tags.instanceType", "settings.tags.instance_type"]

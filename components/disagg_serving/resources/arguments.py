@@ -57,7 +57,7 @@ class Given:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arguments when nothing is wrong, with Outputs that are held to their kind when they are known; see `_resolved`."""
+        """The arguments when nothing is wrong, with Outputs that are held to their kind when they are known; see `resolved`."""
         hints, values = _hints(self.kind), _Values(awaits=self)
         return {key: value if key in _of_spec(self.kind) else values.argument(value, hints[key], key) for key, value in self.values.items()}
 

@@ -30,6 +30,11 @@ _ELSEWHERE = {
     "imageSources": "ModelServing",
 }  # fmt: skip
 """Components to whose arguments a part of a stack file belongs."""
+_WORD = re.compile(
+    r"\b(?P<head>secrets|tags|accept|extraEnv|extra_env|nodeSelector|node_selector|imageSources|image_sources)(?P<own>\.[^\s:;,]+)"
+    r"|\b[a-z][a-z0-9]*(?:_[a-z0-9]|[A-Z])\w*"
+)
+"""A word that may be a key of ours; what stands below a mapping with keys of the user's own is not."""
 _START = r"(?<![\w.])"
 _SENTENCES = {" in YAML": "", "accept it": "take an Environment, which can accept it,"}
 
@@ -92,11 +97,11 @@ class Wording:
             text = place.sub(argument, text)
         for said, instead in _SENTENCES.items():
             text = text.replace(said, instead)
-        text = re.sub(r"\b[a-z][a-z0-9]*[A-Z]\w*", lambda m: self.keys.get(m[0], m[0]), text)
-        if language.get().snake_case:
-            return text
-        known = set(self.keys.values())
-        return re.sub(r"\b[a-z]\w*_\w+", lambda m: to_camel(m[0]) if m[0] in known else m[0], text)
+        return _WORD.sub(lambda m: self._spelled(m["head"]) + m["own"] if m["head"] else self._spelled(m[0]), text)
+
+    def _spelled(self, word: str) -> str:
+        name = self.keys.get(word, word)
+        return name if language.get().snake_case or name not in self.keys.values() else to_camel(name)
 
 
 def snake(key: str) -> str:
