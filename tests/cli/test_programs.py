@@ -75,3 +75,23 @@ def test_a_stack_without_environment_does_not_hide_the_others(own: Repository, d
     own.commit({"__main__.py": "from disagg_serving.resources import deploy\n\ndeploy()\n", "Pulumi.empty.yaml": ""})
     assert disagg("plan", "--all", "--format", "json", cwd=own.project) == 2
     assert {p["stack"]: [c["id"] for c in p["checks"]] for p in json.loads(disagg.out)} == {"empty": ["program"], "test": ["program"]}
+
+
+@pytest.mark.parametrize("command", [("check",), ("render", "-o", "out"), ("render", "--images"), ("verify",)])
+def test_commands_that_read_an_environment(own: Repository, disagg: Run, command: tuple[str, ...]) -> None:
+    """A program that makes its components itself has no environment in its stack files: what to call instead is said, not where to add it."""
+    own.commit({"__main__.py": "from disagg_serving.resources import NodePools\n", "Pulumi.test.yaml": "config: {}\n"})
+    name, *options = command
+    assert disagg(name, "test", *options, cwd=own.project) == 1
+    assert "the program of own makes its components itself; `disagg plan test` records it" in disagg.err
+    own.commit({"__main__.py": "from disagg_serving.resources import deploy\n\ndeploy()\n"})
+    assert disagg(name, "test", *options, cwd=own.project) == 2
+    assert "disagg-serving:environment" in disagg.out + disagg.err
+
+
+def test_no_stack_file_that_no_program_reads(own: Repository, disagg: Run) -> None:
+    """`init` adds stacks to a project whose program reads them, and leaves another alone."""
+    own.commit({"__main__.py": "from disagg_serving.resources import NodePools\n", "Pulumi.test.yaml": "config: {}\n"})
+    assert disagg("init", "new", "--yes", cwd=own.project) == 1
+    assert "the program of own makes its components itself and would not read the new file" in disagg.err
+    assert not list(own.project.rglob("Pulumi.new.yaml"))

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..planning.evaluation import evaluate_file
-from .common import emit, find_input, on_terminal, terminal_width
+from .common import emit, find_environment, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
 from .plan import FailOn
 
@@ -34,7 +34,7 @@ def check(
     findings: list[Finding]
     file: Path | None
     try:
-        given = find_input(stack)
+        given = find_environment(stack)
         found, file, bare = evaluate_file(given.file, given.base), given.file.path, given.file.bare
         findings = sort_findings([*found.findings, *looked_up(found.layout, given.file)]) if look_up else found.findings
     except SpecError as problem:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ..errors import ToolError
-from ..spec.stack_file import Project, StackFile, find_project, read_environment_file
+from ..errors import SpecError, ToolError
+from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile, find_project, read_environment_file
 
 
 class DataFormat(StrEnum):
@@ -45,6 +46,34 @@ def find_input(name: str) -> Input:
         return Input(file, project.root, project)
     project = find_project(Path.cwd())
     return Input(project.stack_file(name), project.root, project)
+
+
+def find_environment(name: str) -> Input:
+    """The same for commands that read `disagg-serving:environment`. Raises ToolError where the program does not: it makes its components itself."""
+    given = find_input(name)
+    file, project = given.file, given.project
+    absent = not file.bare and file.environment is None and ENVIRONMENT_KEY not in file.secrets
+    if absent and project is not None and makes_components(project):
+        raise ToolError(
+            f"{name} has no {ENVIRONMENT_KEY}, and the program of {project.name} makes its components itself; "
+            f"`disagg plan {file.stack}` records it, with its checks and all inputs of its objects (--format html or json)"
+        )
+    return given
+
+
+def makes_components(project: Project) -> bool:
+    """Whether the project's program is one that uses components, and reads no environment from its stack files."""
+    program = project.program / "__main__.py"
+    if project.runtime != "python" or not program.is_file():
+        return False
+    try:
+        nodes = list(ast.walk(ast.parse(program.read_text(encoding="utf-8"))))
+        files = [project.stack_file(stack) for stack in project.stacks()]
+    except (SyntaxError, ValueError, SpecError):
+        return False
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return "deploy" not in imported | called and all(f.environment is None and ENVIRONMENT_KEY not in f.secrets for f in files)
 
 
 def on_terminal() -> bool:

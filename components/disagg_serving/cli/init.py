@@ -13,11 +13,11 @@ import typer
 
 from ..errors import Level, SpecError, ToolError
 from ..spec.stack_file import Project, find_project
-from .common import emit
+from .common import emit, makes_components
 
 MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
 MOST_NODES, LEAST_RATE = 1000, 0.000001
-_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_STACK_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _Answer = TypeVar("_Answer", str, int, float)
 
 
@@ -52,6 +52,11 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
 
     ask = _Questions(interactive=sys.stdin.isatty() and not yes, required=not yes)
     project = _project()
+    if project is not None and makes_components(project):
+        raise ToolError(
+            f"the program of {project.name} makes its components itself and would not read the new file; "
+            "write what it asks for with `pulumi config set`, or start in an empty folder"
+        )
     stack = ask("STACK", stack, "Name of the new stack", STACK, lambda name: _target(name, project), required=True)
     target = _target(stack, project)
     model = known = ask("--model", model, "Model, see `disagg catalog models`", MODEL, answers.model, required=True)
@@ -88,6 +93,7 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
         public_access_cidrs=tuple(access_from or ()),
     )
     ask.complain()
+    answers.region(region)
     fits(prompt, answer)
     proposal = propose(wish, project.root if project else Path.cwd())
     files = {} if project else project_files()
@@ -151,7 +157,9 @@ def _project() -> Project | None:
 def _target(stack: str, project: Project | None) -> Path:
     """The stack's file. Raises ToolError where one must not be written."""
     if not _STACK_NAME.fullmatch(stack):
-        raise ToolError(f"{stack} is no name of a stack (allowed: letters, digits, -, _ and .)")
+        raise ToolError(
+            f"{stack} is no name of a stack (allowed: small letters, digits and -, a letter first, at most 40: names in AWS begin with it)"
+        )
     target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
     if target.exists():
         raise ToolError(f"{_shown(target)} exists and is left as it is; choose another name, or edit it")

@@ -11,7 +11,7 @@ from ..errors import ToolError
 from ..manifests.bundle import build_all, charts, images
 from ..planning.evaluation import evaluate_file
 from ..preview.output.files import write_files
-from .common import emit, find_input
+from .common import emit, find_environment
 
 
 def render(
@@ -24,7 +24,7 @@ def render(
     """Write every Kubernetes object as YAML; Pulumi is not loaded. Secrets are shown as <secret>."""
     if output is None and not list_images:
         raise ToolError("give a folder with -o, or --images")
-    given = find_input(stack)
+    given = find_environment(stack)
     layout = evaluate_file(given.file, given.base).require_layout()
     objects = build_all(layout)
     if list_images:
