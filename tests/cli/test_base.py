@@ -197,7 +197,10 @@ def test_a_base_without_the_stack(tmp_path: Path, disagg: Run, files: dict[str, 
     ("files", "says"),
     [
         ({"__main__.py": "raise SystemError('broken')\n"}, "its own code cannot plan it (SystemError: broken, __main__.py:1)"),
-        ({"__main__.py": "import sys\nsys.exit(0)\n"}, "its own code cannot plan it (it ended by itself, with exit code 0)"),
+        (
+            {"__main__.py": "import sys\nsys.exit(0)\n"},
+            "its own code cannot plan it (it ended by itself, with exit code 0, before it declared anything)",
+        ),
         ({"Pulumi.yaml": "- a\n"}, "its Pulumi.yaml cannot be read"),
         ({"Pulumi.test.yaml": "config: [1]\n"}, "config is not a mapping"),
         ({"Pulumi.test.yaml": f"config: {{'{ENV}': {{catalogDirs: [./submodule], models: []}}}}\n"}, "its own checks stop before any resource"),

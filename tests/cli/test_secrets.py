@@ -197,7 +197,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
     """What programs log, recorded with a marked value for every secret."""
     engine = Heard()
     monkeypatch.setattr(recorder, "_PLACEHOLDER", VALUE)
-    monkeypatch.setattr(recorder, "_Silent", lambda: engine)
+    monkeypatch.setattr(recorder, "_Engine", lambda: engine)
     return engine
 
 

@@ -62,7 +62,8 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     """Record the `__main__.py` of `root`, or `program`.
 
     `config` holds plain values by full key (`aws:region`), `secrets` the keys whose values stay unknown to us. Raises SpecError when
-    the program refuses its input, ProgramError when it does not come to its end. Leaving with exit code 0 is an end, as for Pulumi.
+    the program refuses its input, ProgramError when it does not come to its end. Leaving with exit code 0 is an end, as for Pulumi, unless
+    nothing was declared before: an empty plan of it would look like a decision.
     """
     if program is None and not (root / PROGRAM).is_file():
         raise ToolError(f"{project} has no program: {PROGRAM} is missing beside Pulumi.yaml or in its `main` folder")
@@ -71,6 +72,12 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     monitor, callbacks, evaluations = _Monitor(), _Callbacks(), list[Evaluation]()
     # what depends on a failed Output stays unobserved; Pulumi's language host silences this, too
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+    left = False
+
+    async def to_its_end() -> None:
+        nonlocal left
+        left = await _run_program(root, program)
 
     def run() -> None:
         watched.set(evaluations)
@@ -91,7 +98,7 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
         settings.SETTINGS.outputs.clear()  # what a program before this one left when it failed
         settings.SETTINGS.rpc_manager.clear()
         set_all_config(values, list(secrets))
-        asyncio.run(run_in_stack(lambda: _run_program(root, program)))
+        asyncio.run(run_in_stack(to_its_end))
 
     try:
         with _inside(root), _without_stack_traces(), _plain_look_ups_refused(), redirect_stdout(sys.stderr):  # standard output is the report's
@@ -106,10 +113,15 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
         raise ProgramError(stack, f"it ended by itself, with exit code {problem.code}") from None
     except Exception as problem:
         raise ProgramError(stack, said(problem, root), trace_of(problem, root)) from problem
-    return Recording(monitor.graph(callbacks.counted()), evaluations)
+    graph = monitor.graph(callbacks.counted())
+    if left and all(r.type == STACK_TYPE for r in graph.resources.values()):
+        raise ProgramError(stack, "it ended by itself, with exit code 0, before it declared anything")
+    return Recording(graph, evaluations)
 
 
-async def _run_program(root: Path, program: Callable[[], object] | None) -> None:
+async def _run_program(root: Path, program: Callable[[], object] | None) -> bool:
+    """Whether the program left with exit code 0 instead of coming to its last line."""
+    left = False
     try:
         if program is None:
             runpy.run_path(str(root / PROGRAM), run_name="__main__")
@@ -118,9 +130,11 @@ async def _run_program(root: Path, program: Callable[[], object] | None) -> None
     except SystemExit as end:
         if isinstance(end, Terminated) or end.code:
             raise
+        left = True
     # the SDK awaits outputs one by one, which takes quadratic time; what fails here it raises itself afterwards
     while pending := [task for task in settings.SETTINGS.outputs if not task.done()]:
         await asyncio.wait(pending)
+    return left
 
 
 @contextmanager
