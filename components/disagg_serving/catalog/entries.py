@@ -1,7 +1,5 @@
 """The form of the catalogue's YAML files: instance types, models and engine images, one file an entry. For routers see router.py."""
 
-from __future__ import annotations
-
 from datetime import date
 from datetime import date as Day  # noqa: N812 (a field is named date)
 from typing import Annotated, Literal

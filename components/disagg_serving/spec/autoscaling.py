@@ -1,7 +1,5 @@
 """How many engines run: bounds and signals of a role, and the autoscaler of the environment."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field

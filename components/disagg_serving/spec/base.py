@@ -1,6 +1,7 @@
-"""What all parts of a stack file share: frozen models, camelCase keys, unknown keys refused."""
+"""What all parts of a stack file share: frozen models, camelCase keys, unknown keys refused.
 
-from __future__ import annotations
+Modules of models do not postpone annotations: pydantic would compile the text of each anew at every start.
+"""
 
 from typing import Annotated, Any
 

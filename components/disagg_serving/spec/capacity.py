@@ -1,7 +1,5 @@
 """Where a role's nodes come from."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 

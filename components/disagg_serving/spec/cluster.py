@@ -1,7 +1,5 @@
 """The cluster: an EKS Auto Mode cluster of our own, or one that exists."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The whole environment of one stack."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

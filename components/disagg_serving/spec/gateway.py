@@ -1,7 +1,5 @@
 """The way in: router, load balancer and who may use it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

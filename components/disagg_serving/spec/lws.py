@@ -1,7 +1,5 @@
 """The LeaderWorkerSet controller."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What was measured on a running engine; with it, planning calculates instead of estimating."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The network: a VPC of our own, or one that exists."""
 
-from __future__ import annotations
-
 from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
 from typing import Annotated, Literal
 

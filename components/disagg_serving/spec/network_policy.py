@@ -1,7 +1,5 @@
 """Who may talk to whom."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from .base import Name, Spec

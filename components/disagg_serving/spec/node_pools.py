@@ -1,7 +1,5 @@
 """How GPU nodes live: disruption, expiry and tags of the NodePools and NodeClasses."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field

@@ -1,7 +1,5 @@
 """What is watched: scraping, dashboards, alerts and GPU metrics. All of it is off unless asked for."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The models: what is served, by which roles, on what."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field

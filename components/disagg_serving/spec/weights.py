@@ -1,7 +1,5 @@
 """Where a model's weights come from, and where they are kept on the way."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
