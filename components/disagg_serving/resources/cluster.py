@@ -91,10 +91,10 @@ class Cluster(pulumi.ComponentResource):
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
         given = {**dict.fromkeys(_OWN), **raw.inputs}
         self._known = raw.known
-        self._name, self.context = name, existing.context if existing else None
+        self.context = existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
-        self._providers: dict[str, k8s.Provider] = {}
+        self._kubernetes: dict[str, k8s.Provider] = {}
         subnets = given["gpu_subnet_ids"]
         if existing is None:
             self._make(spec, given)
@@ -124,12 +124,12 @@ class Cluster(pulumi.ComponentResource):
     @property
     def adopting(self) -> k8s.Provider:
         """The one provider that takes over what is there: CRDs of an earlier installation, and a ConfigMap that EKS may have made."""
-        return self.kubernetes_provider(f"{self._name}-adopting", upsert=True)
+        return self.kubernetes_provider(f"{self.pulumi_resource_name}-adopting", upsert=True)
 
     def kubernetes_provider(self, name: str, *, upsert: bool = False) -> k8s.Provider:
         """A Kubernetes provider for this cluster, one a name; `upsert` lets it take over objects that exist (only for kept CRDs)."""
-        if name not in self._providers:
-            self._providers[name] = k8s.Provider(
+        if name not in self._kubernetes:
+            self._kubernetes[name] = k8s.Provider(
                 name,
                 kubeconfig=self.kubeconfig,
                 context=self.context,
@@ -137,13 +137,13 @@ class Cluster(pulumi.ComponentResource):
                 upsert_existing_objects=True if upsert else None,
                 opts=pulumi.ResourceOptions(parent=self, depends_on=self._ready),
             )
-        return self._providers[name]
+        return self._kubernetes[name]
 
     def _make(self, spec: ClusterSpec, given: dict[str, Any]) -> None:
         import pulumi_aws as aws  # noqa: PLC0415 (an adopted cluster needs no AWS module)
         import pulumi_eks as eks  # noqa: PLC0415
 
-        name, cluster_name = self._name, spec.name or self._name
+        name, cluster_name = self.pulumi_resource_name, spec.name or self.pulumi_resource_name
         below = pulumi.ResourceOptions(parent=self)
         role = aws.iam.Role(
             f"{name}-cluster", assume_role_policy=iam.assume_role_policy("eks.amazonaws.com", "sts:TagSession"),
@@ -211,8 +211,9 @@ class Cluster(pulumi.ComponentResource):
     def _key(self, spec: ClusterSpec) -> Any:
         import pulumi_aws as aws  # noqa: PLC0415
 
+        name = self.pulumi_resource_name
         return aws.kms.Key(
-            f"{self._name}-secrets", description=f"Kubernetes secrets of {spec.name or self._name}", enable_key_rotation=True,
+            f"{name}-secrets", description=f"Kubernetes secrets of {spec.name or name}", enable_key_rotation=True,
             deletion_window_in_days=30, tags=spec.tags, opts=pulumi.ResourceOptions(parent=self, protect=spec.protect),
         )  # fmt: skip
 
@@ -228,7 +229,7 @@ class Cluster(pulumi.ComponentResource):
         """The GPU nodes' role and the access entry without which they never join."""
         import pulumi_aws as aws  # noqa: PLC0415
 
-        name, below = self._name, pulumi.ResourceOptions(parent=self)
+        name, below = self.pulumi_resource_name, pulumi.ResourceOptions(parent=self)
         # the cluster's instance profile may outlive it and would block the deletion (containers-roadmap#2531)
         role = aws.iam.Role(
             f"{name}-gpu-node", name=role_name, assume_role_policy=iam.assume_role_policy("ec2.amazonaws.com"), permissions_boundary=boundary,
@@ -251,7 +252,7 @@ class Cluster(pulumi.ComponentResource):
         self.kubeconfig = pulumi.Output.from_input(self._known(existing.kubeconfig or ""))
         self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
         # not the path or context, whose change would replace everything in the cluster
-        self._identifier = self._name
+        self._identifier = self.pulumi_resource_name
 
     def _look_up(self, existing: ExistingClusterSpec, given_role: str | None) -> None:
         import pulumi_aws as aws  # noqa: PLC0415
@@ -277,7 +278,7 @@ class Cluster(pulumi.ComponentResource):
 
         self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
         self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role)) if existing.node_role else output("nodeRoleName", str)
-        self._identifier = self._name
+        self._identifier = self.pulumi_resource_name
         return output("gpuSubnetIds", list[str])
 
     def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> pulumi.Output[NodeIdentity]:

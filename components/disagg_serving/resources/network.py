@@ -40,7 +40,7 @@ class Network(pulumi.ComponentResource):
         spec = checked_form(given, NetworkSpec, check_network)
         super().__init__("disagg-serving:index:Network", name, {}, opts)
         cluster_name = given.get("cluster_name", name)
-        self._name, self._tags = name, spec.tags
+        self._tags = spec.tags
         if spec.existing:
             self.vpc_id = pulumi.Output.from_input(given.known(spec.existing.vpc_id or ""))
             self.private_subnet_ids = pulumi.Output.from_input(given.known(spec.existing.subnet_ids))
@@ -50,7 +50,7 @@ class Network(pulumi.ComponentResource):
         self.register_outputs({"vpcId": self.vpc_id, "privateSubnetIds": self.private_subnet_ids, "gpuSubnetIds": self.gpu_subnet_ids})
 
     def _make(self, spec: NetworkSpec, cluster_name: str) -> None:
-        name, below = self._name, pulumi.ResourceOptions(parent=self)
+        name, below = self.pulumi_resource_name, pulumi.ResourceOptions(parent=self)
         vpc = aws.ec2.Vpc(name, cidr_block=spec.cidr, enable_dns_hostnames=True, enable_dns_support=True, tags=self._named(name), opts=below)
         gateway = aws.ec2.InternetGateway(name, vpc_id=vpc.id, tags=self._named(name), opts=below)
         public = aws.ec2.RouteTable(f"{name}-public", vpc_id=vpc.id, tags=self._named(f"{name}-public"), opts=below)

@@ -61,7 +61,7 @@ class Weights(pulumi.ComponentResource):
 
     def _declare(self, name: str, layout: Layout, cluster_name: pulumi.Input[str], settings: Mapping[str, Any], opts: Any) -> None:
         super().__init__("disagg-serving:index:Weights", name, {}, opts)
-        self._name, self._cluster = name, cluster_name
+        self._cluster = cluster_name
         self._partition = settings.get("partition") or "aws"
         self._role_options = {"permissions_boundary": settings.get("permissions_boundary_arn"), "tags": dict(settings.get("tags") or {})}
         made: set[str] = set()
@@ -82,7 +82,7 @@ class Weights(pulumi.ComponentResource):
     def _bucket(self, s3: S3WeightsSpec) -> None:
         import pulumi_aws as aws  # noqa: PLC0415 (only where a bucket is asked for)
 
-        name, tags = f"{self._name}-{s3.bucket}", self._role_options["tags"]
+        name, tags = f"{self.pulumi_resource_name}-{s3.bucket}", self._role_options["tags"]
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         bucket = aws.s3.Bucket(name, bucket=s3.bucket, tags=tags, opts=kept)
         below = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
@@ -109,7 +109,7 @@ class Weights(pulumi.ComponentResource):
         """A role for one service account, on folders of one bucket."""
         import pulumi_aws as aws  # noqa: PLC0415
 
-        name, below = f"{self._name}-{served.spec.name}-{purpose}", pulumi.ResourceOptions(parent=self)
+        name, below = f"{self.pulumi_resource_name}-{served.spec.name}-{purpose}", pulumi.ResourceOptions(parent=self)
         trust = iam.assume_role_policy("pods.eks.amazonaws.com", "sts:TagSession")
         role = aws.iam.Role(name, name_prefix=iam.role_prefix(name), assume_role_policy=trust, **self._role_options, opts=below)
         policy = iam.weights_policy(self._partition, s3.bucket, folders, s3.kms_key_arn, writes=purpose == "weights-write")
