@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -37,7 +38,10 @@ def costs() -> list[str]:
     for stack in STACKS:
         layout = layout_of(stack)
         cost = cost_of(layout)
-        nodes = ", ".join(f"{len(found)} x {pool.instance.id}" for _, pool, found in place(layout) if pool)
+        counted: Counter[str] = Counter()
+        for _, pool, found in place(layout):
+            counted.update({pool.instance.id: len(found)} if pool else {})
+        nodes = ", ".join(f"{number} x {instance}" for instance, number in counted.items())
         unknown = ", ".join(line["item"] for line in cost["lines"] if line["perHour"] is None) or "nothing"
         rows.append((f"`{stack}`", nodes, f"{cost['perHour']:,.2f}", f"{24 * cost['perHour']:,.0f}", cost["asOf"], unknown))
     return table(("stack", "GPU nodes", "USD an hour", "USD a day", "oldest price", "not known, so not in it"), rows)

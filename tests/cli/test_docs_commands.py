@@ -24,9 +24,9 @@ NOT_RUN = {
     r"make [a-z-]+": "installs, builds or runs this suite; the target is looked up in the Makefile",
     r"disagg (verify|bench .*--start).*": "wants a cluster: tests/live/test_verify.py and tests/live/test_load.py run it",
     r"disagg .*--look-up.*": "asks AWS: tests/cli/test_look_up.py runs it against answers",
-    r"(ENDPOINT=\$\()?pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
+    r"([A-Z_]+=\$\()?pulumi .*": "wants Pulumi's command: tests/live/test_engine.py runs preview, up and destroy",
     r"pip install .*": "installs: scripts/check_package.py does it with the built wheel",
-    r"(KEY_ID=\$\()?aws .*": "wants an account",
+    r"([A-Z_]+=\$\()?aws .*": "wants an account",
     r"source .*": "sets up the reader's shell",
     r"(PREFILL=\$\()?kubectl .*": "wants a cluster",
     r"curl .*": "wants an endpoint",
@@ -173,6 +173,15 @@ def test_the_program_is_asked() -> None:
 def test_commands_are_shell(command: Command) -> None:
     """A shell reads every command, also those that are not run."""
     assert subprocess.run(["bash", "-n", "-c", command.text], capture_output=True, text=True, check=False).stderr == ""  # noqa: S607
+
+
+@pytest.mark.parametrize("file", sorted({c.block.file for c in ALL}), ids=lambda f: f.relative_to(ROOT).as_posix())
+def test_variables_are_set(file: Path) -> None:
+    """Whoever types the commands of a page from its top has set every variable that one of them reads."""
+    known: set[str] = set()
+    for command in (c for c in ALL if c.block.file == file):
+        assert set(re.findall(r"\$\{?([A-Za-z_]\w*)", command.text)) <= known, command.text
+        known |= set(re.findall(r"^([A-Za-z_]\w*)=", command.text))
 
 
 def test_targets_and_extras_exist() -> None:

@@ -93,6 +93,13 @@ def test_nothing_of_the_air_gap_comes_from_outside() -> None:
     assert text.count(mirror) > 5
 
 
+def test_the_air_gap_lets_its_deployer_in() -> None:
+    """The API server has no public endpoint, the deployer's security group may reach the private one, and the plan does not warn of that."""
+    (opened,) = graph("air-gap", "prod").of_type("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
+    assert opened.inputs["referencedSecurityGroupId"] == "sg-0123456789abcdef0"
+    assert "api-endpoint" not in {finding.id for finding in plan("air-gap", "prod").findings}
+
+
 def test_the_transform_changes_objects_and_their_pods() -> None:
     """The example's transform, run on what the program declares as the engine does, puts the cost center on objects, pods and parts of the VPC."""
     names: dict[str, Any] = {}

@@ -40,6 +40,16 @@ def test_every_aws_resource_has_its_actions() -> None:
     assert TYPES.keys() - found == set()
 
 
+def test_a_network_that_exists_needs_what_the_page_says() -> None:
+    """The page names every action on networks that an environment on a network of others takes, with a private endpoint, and none else."""
+    page = (ROOT / "docs/deployer-rights.md").read_text(encoding="utf-8")
+    (said,) = (part for part in page.split("\n\n") if part.startswith("With `network.existing`"))
+    existing = {"gpuZone": "us-east-1a", "existing": {"vpcId": "vpc-1", "subnetIds": ["subnet-1", "subnet-2"], "gpuSubnetIds": ["subnet-1"]}}
+    made = rights.made(environment_graph(environment(model(), cluster=PRIVATE, network=existing)))
+    needed = {a for kind in made for column in TYPES[kind].values() for a in column if a.startswith("ec2:")}
+    assert set(re.findall("`(ec2:[A-Za-z]+)`", said)) == needed
+
+
 def test_components_of_others_are_known() -> None:
     """What a component of another package makes inside is listed for each that is used, with its administrators' access entries."""
     remote = {r.type for graph in graphs() for r in graph.resources.values() if r.type.startswith("eks:")}
