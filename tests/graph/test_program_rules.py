@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 import pulumi_aws as aws
+import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 import pytest
 from disagg_serving.planning.rules import Stage, check_objects, rules
@@ -128,6 +129,14 @@ def same_role() -> None:
         aws.iam.Role(name, name="gpu", assume_role_policy="{}")
 
 
+def same_cluster() -> None:
+    """Two clusters of one name by one provider, which is handed on to one of them by what it is a part of."""
+    region = aws.Provider("east", region="us-east-1")
+    part = pulumi.ComponentResource("own:index:Part", "part", None, pulumi.ResourceOptions(providers=[region]))
+    eks.Cluster("a", name="prod", opts=pulumi.ResourceOptions(parent=part))
+    eks.Cluster("b", name="prod", opts=pulumi.ResourceOptions(providers={"aws": region}))
+
+
 def elsewhere() -> None:
     """A cluster, and a model that is not told of it."""
     Cluster("made", {"vpc_id": "vpc-1", "subnet_ids": ["subnet-1", "subnet-2"]})
@@ -140,8 +149,9 @@ CASES: list[tuple[Callable[[], None], str, list[str]]] = [
     (a_namespace_twice, "object-twice", ["Namespace own", "Namespace a/shared of ModelServing a", "create_namespace=False"]),
     (wrapped_twice, "object-twice", ["own:index:One$disagg-serving:index:ModelServing$", "own:index:Two$"]),
     (controllers_twice, "object-twice", ["Chart b-lws", "Chart a-lws of Lws a"]),
-    (same_names, "name-twice", ["Cluster b", "one is the name of the EKS cluster of Cluster a", "give one another name"]),
-    (same_role, "name-twice", ["Role b: gpu is the name of the IAM role of Role a of the program"]),
+    (same_names, "name-twice", ["Cluster b", "one is the name of EKS cluster a of Cluster a, too", "give one another name"]),
+    (same_cluster, "name-twice", ["Cluster a: prod is the name of EKS cluster b of the program, too"]),
+    (same_role, "name-twice", ["Role b: gpu is the name of IAM role a of the program, too"]),
     (elsewhere, "object-cluster", ["all of ModelServing m", "while the program makes Cluster made", "providers=[cluster.provider]"]),
     (
         other_zone,
@@ -180,6 +190,25 @@ def two_environments() -> None:
     environment("west")
 
 
+def two_regions() -> None:
+    """Clusters and roles of one name in two regions or accounts, with providers in each form, and by what they are a part of."""
+    for region in ("us-east-1", "us-west-2"):
+        provider = aws.Provider(region, region=region)
+        part = pulumi.ComponentResource("own:index:Part", region, None, pulumi.ResourceOptions(providers=[provider]))
+        eks.Cluster(f"part-{region}", name="inherited", opts=pulumi.ResourceOptions(parent=part))
+        aws.iam.Role(region, name="gpu", assume_role_policy="{}", opts=pulumi.ResourceOptions(parent=part))
+    east, west = aws.Provider("east"), aws.Provider("west")
+    eks.Cluster("east", name="prod", opts=pulumi.ResourceOptions(providers=[east]))
+    eks.Cluster("west", name="prod", opts=pulumi.ResourceOptions(providers={"aws": west}))
+    eks.Cluster("default", name="prod")
+
+
+def two_controllers() -> None:
+    """The controller in two clusters."""
+    for name in ("east", "west"):
+        Lws(name, {}, inside(name))
+
+
 def across_stacks() -> None:
     """What other stacks hold the other half of: an endpoint and a model, without pools."""
     opts = inside()
@@ -198,7 +227,7 @@ def in_parts() -> None:
     k8s.core.v1.Namespace.get("read", "m", opts=provider)
 
 
-@pytest.mark.parametrize("program", [two_clusters, two_environments, across_stacks, in_parts], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [two_clusters, two_controllers, two_regions, two_environments, across_stacks, in_parts], ids=lambda p: p.__name__)
 def test_programs_that_are_well(program: Callable[[], None]) -> None:
     """What may be declared again, and what other stacks hold, is no fault."""
     assert found(program) == []

@@ -148,9 +148,27 @@ def stack(rule: str, *resources: crossguard.PolicyResource) -> list[tuple[str, s
     return found
 
 
-def resource(kind: str, name: str, props: dict[str, Any]) -> crossguard.PolicyResource:
-    """A resource as the engine shows it to a pack."""
-    return crossguard.PolicyResource(kind, unknown_checking_proxy(props), f"urn:{name}", name, None, None, None, [], {})  # type: ignore[arg-type]
+def resource(kind: str, name: str, props: dict[str, Any], provider: str = "") -> crossguard.PolicyResource:
+    """A resource as the engine shows it to a pack; a component has no provider."""
+    package = f"pulumi:providers:{kind.partition(':')[0]}"
+    by = crossguard.PolicyProviderResource(package, {}, f"urn:{provider}", provider) if provider else None
+    return crossguard.PolicyResource(kind, unknown_checking_proxy(props), f"urn:{name}", name, None, by, None, [], {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("providers", "same"),
+    [
+        (("default", "default_7_39_0"), True),
+        (("east", "east"), True),
+        (("default-east", "default-west"), False),
+        (("default", "west"), False),
+        (("", ""), False),
+    ],
+)
+def test_names_count_by_provider(providers: tuple[str, str], same: bool) -> None:
+    """Two providers are two accounts or regions; all the engine's default ones are one, and what a component's is the pack is not told."""
+    clusters = [resource("aws:eks/cluster:Cluster", f"c{i}", {"name": "prod"}, p) for i, p in enumerate(providers)]
+    assert bool(stack("name-twice", *clusters)) is same
 
 
 def test_objects() -> None:

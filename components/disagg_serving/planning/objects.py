@@ -20,7 +20,8 @@ POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job
 class Declared:
     """A resource with the name that a reader knows it by, kind and resource name; its inputs are the manifest of a Kubernetes object.
 
-    `type` is its type token, `provider` the URN of its provider, empty for a default one, and `parent` that of what it is a part of.
+    `type` is its type token, `provider` the URN of its provider, empty for a default one and a word where it is not known, and
+    `parent` the URN of what it is a part of.
     """
 
     path: str

@@ -90,4 +90,12 @@ class Graph:
 def declared(graph: Graph) -> list[Declared]:
     """What a program makes, by kind and name; what it only reads is not its own."""
     found = [r for r in graph.resources.values() if (r.custom or r.remote) and "read" not in r.options]
-    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, r.provider or "", r.parent or "") for r in found]
+    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, _provider(r), r.parent or "") for r in found]
+
+
+def _provider(resource: Resource) -> str:
+    """The provider that makes what a resource stands for: a remote component hands one on to its parts, and those of `eks` are AWS's."""
+    if not resource.remote:
+        return resource.provider or ""
+    package = resource.type.partition(":")[0]
+    return str(resource.options.get("providers", {}).get("aws" if package == "eks" else package, ""))

@@ -51,15 +51,19 @@ def _identity(declared: Declared) -> tuple[str, ...]:
     """What a cluster knows an object by, or a release; empty where that is not known, or where it changes what somebody else makes."""
     metadata = declared.manifest if declared.type == CHART else within(declared.manifest, "metadata")
     kind, name, namespace = declared.type if declared.type == CHART else declared.kind, metadata.get("name"), metadata.get("namespace") or ""
-    if not kind or not isinstance(name, str) or unknown([name, namespace]) or declared.type.endswith("Patch"):
+    if not kind or not isinstance(name, str) or unknown([name, namespace, declared.provider]) or declared.type.endswith("Patch"):
         return ()
     return declared.provider, str(declared.manifest.get("apiVersion", "")).rpartition("/")[0], kind, str(namespace), name
 
 
 def _told(one: Declared, other: Declared) -> str:
     """The first of two, in words that tell it from the other."""
-    alike = (one.path, one.owner) == (other.path, other.owner)
-    return f"{one.urn}, besides {other.urn}" if alike else f"{one.path} of {one.owner}"
+    return f"{one.path} of {one.owner}" if _differ(one, other) else f"{one.urn}, besides {other.urn}"
+
+
+def _differ(one: Declared, other: Declared) -> bool:
+    """Whether short names tell two apart."""
+    return (one.path, one.owner) != (other.path, other.owner)
 
 
 @rule("name-twice", Level.ERROR, Stage.OBJECTS, "AWS: names of clusters, roles and buckets are unique", firm=True)
@@ -68,13 +72,14 @@ def name_twice(s: Subject) -> Iterator[Fault]:
     first: dict[tuple[str, ...], Declared] = {}
     for declared in s.objects:
         noun, keys = NAMES.get(declared.type, ("", ()))
-        values = [declared.manifest.get(key) for key in keys]
+        values = [declared.provider or "default", *(declared.manifest.get(key) for key in keys)]
         if not keys or not all(isinstance(v, str) and v and not unknown(v) for v in values):
             continue
         name = [str(v) for v in values]
-        one = first.setdefault((declared.type, declared.provider, str(declared.manifest.get("region", "")), *name), declared)
+        one = first.setdefault((declared.type, str(declared.manifest.get("region", "")), *name), declared)
         if one is not declared:
-            yield Fault(declared.path, f"is the name of the {noun} of {_told(one, declared)}, too", "/".join(name), "", "give one another name")
+            which = f"{noun} {one.path.partition(' ')[2]} of {one.owner}" if _differ(one, declared) else f"{noun} {one.urn}"
+            yield Fault(declared.path, f"is the name of {which}, too", "/".join(name[1:]), "", "give one another name")
 
 
 @rule("object-cluster", Level.ERROR, Stage.OBJECTS, "Pulumi: a default provider of Kubernetes takes the machine's kubeconfig")
