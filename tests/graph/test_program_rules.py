@@ -10,6 +10,8 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 import pytest
+from disagg_serving import labels
+from disagg_serving.errors import Level
 from disagg_serving.planning.rules import Stage, check_objects, rules
 from disagg_serving.preview.graph import declared
 from disagg_serving.resources import Cluster, Environment, Gateway, Lws, ModelServing, NodePools
@@ -117,6 +119,13 @@ def too_many() -> None:
     serve("n", opts, name="n")
 
 
+def more_replicas() -> None:
+    """A model that pools were made for at half its size."""
+    opts = inside()
+    pools("gpu", opts)
+    serve("m", opts, server={"instance_type": "p5.48xlarge", "tensor_parallel": 4, "replicas": 4})
+
+
 def same_names() -> None:
     """Two environments of one name."""
     environment("a", name="one")
@@ -158,8 +167,13 @@ CASES: list[tuple[Callable[[], None], str, list[str]]] = [
         "object-pool",
         ["topology.kubernetes.io/zone us-east-1b", "of NodePools gpu has us-east-1a", "the pools and the model the same one"],
     ),
-    (other_pool, "object-pool", ["server-p5-48xlarge selects a pool that the program does not make (allowed: server-p5en-48xlarge)"]),
+    (
+        other_pool,
+        "object-pool",
+        ["server-p5-48xlarge is no pool of this program, which makes server-p5en-48xlarge; give NodePools this model, too"],
+    ),
     (too_many, "object-pool", ["ends at 8 GPUs", "LeaderWorkerSet m/m, LeaderWorkerSet n/n ask for 16"]),
+    (more_replicas, "object-pool", ["ends at 8 GPUs, and LeaderWorkerSet m/m asks for 16; give NodePools every model as it is served"]),
 ]
 
 
@@ -209,6 +223,30 @@ def two_controllers() -> None:
         Lws(name, {}, inside(name))
 
 
+def by_hand(name: str, opts: pulumi.ResourceOptions, template: Any) -> None:
+    """A NodePool of the program's own."""
+    provider = pulumi.ResourceOptions(provider=opts.providers[0])  # type: ignore[index]
+    k8s.apiextensions.CustomResource(
+        name, api_version="karpenter.sh/v1", kind="NodePool", metadata={"name": name}, spec={"template": template}, opts=provider
+    )
+
+
+def pools_by_hand() -> None:
+    """Pools of the program's own beside those of NodePools: by label, by a list, for any pool, and with what only the deployment knows."""
+    requirements: list[Any] = [
+        {"key": labels.POOL, "operator": "In", "values": ["other", "server-p5-48xlarge"]},
+        {"key": labels.POOL, "operator": "Exists"},
+    ]
+    known = {"metadata": {"labels": {labels.POOL: "server-p5-48xlarge"}}, "spec": {}}
+    unknown = k8s.core.v1.ConfigMap("labels").metadata.uid
+    templates = [known, *({"spec": {"requirements": [r]}} for r in requirements)]
+    for i, template in enumerate([*templates, {"metadata": {"labels": {labels.POOL: unknown}}}, {"metadata": {"labels": unknown}}, unknown]):
+        opts = inside(f"c{i}")
+        pools(f"c{i}", opts, model(server={"instance_type": "p5en.48xlarge", "tensor_parallel": 4}))
+        by_hand(f"hand{i}", opts, template)
+        serve(f"c{i}", opts)
+
+
 def across_stacks() -> None:
     """What other stacks hold the other half of: an endpoint and a model, without pools."""
     opts = inside()
@@ -227,10 +265,27 @@ def in_parts() -> None:
     k8s.core.v1.Namespace.get("read", "m", opts=provider)
 
 
-@pytest.mark.parametrize("program", [two_clusters, two_controllers, two_regions, two_environments, across_stacks, in_parts], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "program", [two_clusters, two_controllers, two_regions, two_environments, across_stacks, in_parts, pools_by_hand], ids=lambda p: p.__name__
+)
 def test_programs_that_are_well(program: Callable[[], None]) -> None:
     """What may be declared again, and what other stacks hold, is no fault."""
     assert found(program) == []
+
+
+def test_what_another_stack_may_make_is_no_error() -> None:
+    """Pools of a model may be another stack's, and whoever writes pools by hand may have more of them there: then a plan only warns."""
+
+    def other_zone_by_hand() -> None:
+        opts = inside()
+        pools("gpu", opts, model(server={"instance_type": "p5en.48xlarge", "tensor_parallel": 4}))
+        pod_labels = {labels.POOL: "server-p5-48xlarge", labels.ZONE: "us-east-1b"}
+        by_hand("hand", opts, {"metadata": {"labels": pod_labels}})
+        serve("m", opts)
+
+    for program in (other_pool, other_zone_by_hand):
+        findings = check_objects(declared(program_graph(program)))
+        assert [(f.id, f.level) for f in findings if f.id in RULES] == [("object-pool", Level.WARNING)]
 
 
 @pytest.mark.parametrize("stack", STACKS)

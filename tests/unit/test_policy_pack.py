@@ -165,8 +165,8 @@ def resource(kind: str, name: str, props: dict[str, Any], provider: str = "") ->
         (("", ""), False),
     ],
 )
-def test_names_count_by_provider(providers: tuple[str, str], same: bool) -> None:
-    """Two providers are two accounts or regions; all the engine's default ones are one, and what a component's is the pack is not told."""
+def test_names_count_by_provider(providers: tuple[str, str], *, same: bool) -> None:
+    """Two providers are two accounts or regions; all the engine's default ones are one, and that of a component is not known."""
     clusters = [resource("aws:eks/cluster:Cluster", f"c{i}", {"name": "prod"}, p) for i, p in enumerate(providers)]
     assert bool(stack("name-twice", *clusters)) is same
 

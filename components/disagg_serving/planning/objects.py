@@ -123,6 +123,36 @@ def labels_of(pool: Declared) -> dict[str, Any]:
     return {**required, **within(template, "metadata", "labels")}
 
 
+def refused(pool: Declared, selector: Mapping[str, Any]) -> str:
+    """The label for which no node of a pool can be what pods select, that of the pool first; empty where nodes may be, for all that is known."""
+    for key in sorted(selector, key=lambda k: k != labels.POOL):
+        values = values_of(pool, key)
+        if values is not None and not unknown(selector[key]) and selector[key] not in values:
+            return key
+    return ""
+
+
+def values_of(pool: Declared, key: str) -> list[Any] | None:
+    """What a label of a pool's nodes is one of, none of it where they lack the label; None where that is not known or left open."""
+    places = (("metadata", "labels"), ("spec", "requirements"))
+    if any(_is_word(pool.manifest, "spec", "template", *place) for place in places):
+        return None
+    template = within(pool.manifest, "spec", "template")
+    given = within(template, "metadata", "labels")
+    if key in given:
+        return None if unknown(given[key]) else [given[key]]
+    required = [r for r in entries(within(template, "spec"), "requirements") if r.get("key") == key or unknown(r.get("key"))]
+    lists = [r["values"] for r in required if r.get("key") == key and r.get("operator") == "In" and isinstance(r.get("values"), list)]
+    return next((v for v in lists if not unknown(v)), [] if key == labels.POOL and not required else None)
+
+
+def _is_word(data: Any, *keys: str) -> bool:
+    """Whether a value at a place, or one that it is in, is a word."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else data
+    return unknown(data)
+
+
 def _conflicts(selector: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
     return any(key in there and there[key] != value for key, value in selector.items())
 

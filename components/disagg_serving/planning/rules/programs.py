@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ... import labels
 from ...errors import Level
-from ..objects import KUBERNETES, Declared, PodTemplate, amount, labels_of, node_pools, pod_templates, pools_of, unknown, within
+from ..objects import KUBERNETES, Declared, amount, node_pools, pod_templates, refused, unknown, values_of, within
 from .registry import Fault, Stage, Subject, rule
 
 CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
-POOLS_ADVICE = "give NodePools every model that its nodes are for"
+LIMIT_ADVICE = "give NodePools every model as it is served, with the same replicas and candidate"
 CHART = "kubernetes:helm.sh/v4:Chart"
 NAMES = {
     "eks:index:Cluster": ("EKS cluster", ("name",)),
@@ -98,39 +99,48 @@ def object_cluster(s: Subject) -> Iterator[Fault]:
 
 @rule("object-pool", Level.ERROR, Stage.OBJECTS, "Kubernetes: node selectors; Karpenter: limits of a NodePool")
 def object_pool(s: Subject) -> Iterator[Fault]:
-    """Where a program makes NodePools, one of them has nodes for each of its models' pods, and GPUs enough within its limits."""
-    makers = node_pools([o for o in s.objects if o.is_part_of_ours])
+    """Where a program makes NodePools, they have nodes for its models' pods, and GPUs enough within their limits; other stacks may make some."""
+    makers = node_pools(s.objects)
     asked: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for declared in s.objects if makers else ():
         pools = [p for p in makers if p.provider == declared.provider]
-        on_ours = declared.is_part_of_ours and declared.kind == "LeaderWorkerSet" and pools
+        on_ours = declared.is_part_of_ours and declared.kind == "LeaderWorkerSet" and any(p.is_part_of_ours for p in pools)
         template = (
             next((t for t in pod_templates([declared]) if t.on_gpus and labels.POOL in within(t.spec, "nodeSelector")), None) if on_ours else None
         )
         if template is None:
             continue
-        fitting = pools_of(template, pools)
+        selector = within(template.spec, "nodeSelector")
+        fitting = [p for p in pools if not refused(p, selector)]
         if not fitting:
-            yield _on_no_pool(template, pools)
+            yield _on_no_pool(f"{template.path}.nodeSelector", selector, pools)
         elif len(fitting) == 1:
-            asked[fitting[0].path].append((declared.path, _gpus(declared)))
+            asked[fitting[0].urn].append((declared.path, _gpus(declared)))
     for pool in makers:
-        limit, sets = amount(within(pool.manifest, "spec", "limits"), labels.GPU), asked[pool.path]
+        limit, sets = amount(within(pool.manifest, "spec", "limits"), labels.GPU), asked[pool.urn]
         together = sum(gpus for _, gpus in sets)
         if limit and together > limit:
-            names = ", ".join(path for path, _ in sets)
-            yield Fault(f"{pool.path}: spec.limits", f"ends at {limit} GPUs, and {names} ask for {together}", None, "", POOLS_ADVICE)
+            ask = f"{', '.join(path for path, _ in sets)} {'ask' if len(sets) > 1 else 'asks'} for {together}"
+            advice = LIMIT_ADVICE if pool.is_part_of_ours else "raise its limit"
+            yield Fault(f"{pool.path}: spec.limits", f"ends at {limit} GPUs, and {ask}", None, "", advice, _level(pool))
 
 
-def _on_no_pool(template: PodTemplate, pools: Sequence[Declared]) -> Fault:
-    selector = within(template.spec, "nodeSelector")
-    named = next((p for p in pools if labels_of(p).get(labels.POOL) == selector[labels.POOL]), None)
+def _on_no_pool(path: str, selector: Mapping[str, Any], pools: Sequence[Declared]) -> Fault:
+    named = next((p for p in pools if refused(p, selector) != labels.POOL), None)
     if named is None:
-        there = ", ".join(sorted(str(labels_of(p).get(labels.POOL)) for p in pools))
-        return Fault(f"{template.path}.nodeSelector", "selects a pool that the program does not make", selector[labels.POOL], there, POOLS_ADVICE)
-    key = next(k for k, v in selector.items() if labels_of(named).get(k, v) != v)
-    message = f"selects {key} {selector[key]}, and {named.path} of {named.owner} has {labels_of(named)[key]}"
-    return Fault(f"{template.path}.nodeSelector", message, None, "", "give the pools and the model the same one")
+        made = ", ".join(sorted({str(v) for p in pools for v in values_of(p, labels.POOL) or ()}))
+        message = f"is no pool of this program, which makes {made}"
+        return Fault(
+            path, message, selector[labels.POOL], "", "give NodePools this model, too, or leave it where another stack makes the pool", Level.WARNING
+        )
+    key = refused(named, selector)
+    message = f"selects {key} {selector[key]}, and {named.path} of {named.owner} has {', '.join(map(str, values_of(named, key) or ()))}"
+    return Fault(path, message, None, "", "give the pools and the model the same one", _level(named))
+
+
+def _level(pool: Declared) -> Level | None:
+    """Whoever writes pools by hand may have others for the same pods elsewhere; of ours each is made once in a cluster."""
+    return None if pool.is_part_of_ours else Level.WARNING
 
 
 def _gpus(declared: Declared) -> int:
