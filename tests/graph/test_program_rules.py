@@ -49,9 +49,9 @@ def environment(component: str, **fields: Any) -> Environment:
     return Environment(component, spec | fields)
 
 
-def found(program: Callable[[], object]) -> list[tuple[str, str]]:
-    """The findings of these rules about a program: rule, and all that is said."""
-    return [(f.id, f.sentence()) for f in check_objects(declared(program_graph(program))) if f.id in RULES]
+def found(program: Callable[[], object], *config: str) -> list[tuple[str, str]]:
+    """The findings of these rules about a program with configuration keys: rule, and all that is said."""
+    return [(f.id, f.sentence()) for f in check_objects(declared(program_graph(program), config)) if f.id in RULES]
 
 
 class Wrapper(pulumi.ComponentResource):
@@ -67,6 +67,12 @@ def served_twice() -> None:
     opts = inside()
     serve("a", opts)
     serve("b", opts)
+
+
+def served_twice_by_default() -> None:
+    """Two components of the same model by the default provider."""
+    serve("a", None)
+    serve("b", None)
 
 
 def pools_twice() -> None:
@@ -152,6 +158,18 @@ def elsewhere() -> None:
     serve("m", None)
 
 
+def beside_eks() -> None:
+    """A plain cluster, and a model that is not told of it."""
+    eks.Cluster("made")
+    serve("m", None)
+
+
+def beside_environment() -> None:
+    """An environment, and a model that is not told of its cluster."""
+    environment("made", models=[model("q")])
+    serve("m", None)
+
+
 CASES: list[tuple[Callable[[], None], str, list[str]]] = [
     (served_twice, "object-twice", ["b/m", "a/m", "of ModelServing a", "more of ModelServing b"]),
     (pools_twice, "object-twice", ["NodeClass b/p5-48xlarge", "NodeClass a/p5-48xlarge of NodePools a"]),
@@ -161,7 +179,13 @@ CASES: list[tuple[Callable[[], None], str, list[str]]] = [
     (same_names, "name-twice", ["Cluster b", "one is the name of EKS cluster a of Cluster a, too", "give one another name"]),
     (same_cluster, "name-twice", ["Cluster a: prod is the name of EKS cluster b of the program, too"]),
     (same_role, "name-twice", ["Role b: gpu is the name of IAM role a of the program, too"]),
-    (elsewhere, "object-cluster", ["all of ModelServing m", "while the program makes Cluster made", "providers=[cluster.provider]"]),
+    (
+        elsewhere,
+        "object-cluster",
+        ["all of ModelServing m", "while the program makes Cluster made", "providers=[cluster.provider]", "`kubernetes:context`"],
+    ),
+    (beside_eks, "object-cluster", ["providers=[pulumi_kubernetes.Provider('made', kubeconfig=cluster.kubeconfig_json)]"]),
+    (beside_environment, "object-cluster", ["Namespace m/m: ", "providers=[environment.cluster.provider]"]),
     (
         other_zone,
         "object-pool",
@@ -271,6 +295,27 @@ def in_parts() -> None:
 def test_programs_that_are_well(program: Callable[[], None]) -> None:
     """What may be declared again, and what other stacks hold, is no fault."""
     assert found(program) == []
+
+
+@pytest.mark.parametrize("key", ["kubeconfig", "context", "cluster"])
+def test_a_configured_default_provider_leads_to_a_cluster(key: str) -> None:
+    """The stack's configuration may lead the default provider to another cluster than those of the program; other keys of it do not."""
+    assert found(elsewhere, f"kubernetes:{key}", "aws:region") == []
+    assert [rule for rule, _ in found(elsewhere, "kubernetes:namespace", "aws:region")] == ["object-cluster"]
+    assert {rule for rule, _ in found(served_twice_by_default, f"kubernetes:{key}")} == {"object-twice"}
+
+
+def test_advice_about_a_cluster_works() -> None:
+    """The provider that the advice names removes the finding, also that of a plain cluster."""
+
+    def told() -> None:
+        cluster = eks.Cluster("made")
+        serve("m", pulumi.ResourceOptions(providers=[k8s.Provider("made", kubeconfig=cluster.kubeconfig_json)]))
+
+    def told_by_environment() -> None:
+        serve("m", pulumi.ResourceOptions(providers=[environment("made", models=[model("q")]).cluster.provider]))
+
+    assert [rule for program in (told, told_by_environment) for rule, _ in found(program) if rule == "object-cluster"] == []
 
 
 def test_what_another_stack_may_make_is_no_error() -> None:

@@ -5,7 +5,7 @@ A value may be a word for what only the deployment knows; then nothing is conclu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .. import labels
 
 KUBERNETES, OWNER, STACK = "kubernetes:", labels.OWNER, "pulumi:pulumi:Stack"
 """Beginnings of type tokens: objects, and our components; and the type of what has no parent."""
+LEADS = ("kubeconfig", "context", "cluster", "renderYamlToDirectory")
+"""Inputs of a Kubernetes provider that say where its objects go."""
 POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "LeaderWorkerSet"}
 
 
@@ -20,7 +22,7 @@ POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job
 class Declared:
     """A resource with the name that a reader knows it by, kind and resource name; its inputs are the manifest of a Kubernetes object.
 
-    `type` is its type token, `provider` the URN of its provider, empty for a default one and a word where it is not known, and
+    `type` is its type token, `provider` the URN of its provider, `default` gives those without one, a word where it is not known, and
     `parent` the URN of what it is a part of.
     """
 
@@ -47,6 +49,14 @@ class Declared:
         _, _, chain, name = self.parent.split("::", 3) if self.parent else ("", "", STACK, "")
         kind = chain.rpartition("$")[2].rpartition(":")[2]
         return f"{kind} {name}" if chain != STACK else "the program"
+
+
+def default(kind: str, config: Collection[str]) -> str:
+    """Stands for the URN of a resource's default provider: empty, so that a rule can tell it, unless a stack's configuration leads it to a cluster.
+
+    `config` holds keys of the configuration, `kubernetes:context`.
+    """
+    return "default" if kind.startswith(KUBERNETES) and any(f"{KUBERNETES}{key}" in config for key in LEADS) else ""
 
 
 @dataclass(frozen=True)

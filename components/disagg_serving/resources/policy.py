@@ -13,7 +13,7 @@ from pulumi_policy.proxy import UnknownValueError
 
 from ..errors import Finding, Level
 from ..planning.evaluation import evaluate
-from ..planning.objects import Declared
+from ..planning.objects import Declared, default
 from ..planning.rules import Rule, StackContext, Stage, check_objects, rules
 from .base import project_folder
 from .environment import TYPE as ENVIRONMENT
@@ -88,7 +88,10 @@ def _provider(provider: crossguard.PolicyProviderResource | None) -> str:
     """A component's is not told, and its parts have theirs; the engine's default ones are `default` or `default_` and a version."""
     if provider is None:
         return _COMPUTED
-    return "" if re.fullmatch(r"default(_\d.*)?", provider.name) else provider.urn
+    if not re.fullmatch(r"default(_\d.*)?", provider.name):
+        return provider.urn
+    package = provider.resource_type.rpartition(":")[2]
+    return default(f"{package}:", {f"{package}:{key}" for key in provider.props})
 
 
 def _path(resource: crossguard.PolicyResource) -> str:

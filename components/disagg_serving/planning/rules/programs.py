@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import labels
 from ...errors import Level
-from ..objects import KUBERNETES, Declared, amount, node_pools, pod_templates, refused, unknown, values_of, within
+from ..objects import KUBERNETES, OWNER, Declared, amount, node_pools, pod_templates, refused, unknown, values_of, within
 from .registry import Fault, Stage, Subject, rule
 
 CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
@@ -86,15 +86,24 @@ def name_twice(s: Subject) -> Iterator[Fault]:
 @rule("object-cluster", Level.ERROR, Stage.OBJECTS, "Pulumi: a default provider of Kubernetes takes the machine's kubeconfig")
 def object_cluster(s: Subject) -> Iterator[Fault]:
     """Components of a program that makes a cluster name the Kubernetes provider that leads to one."""
-    made = [d.path for d in s.objects if d.type in CLUSTERS]
+    made = [d for d in s.objects if d.type in CLUSTERS]
     told: set[str] = set()
     for declared in s.objects if made else ():
         if declared.type.startswith(KUBERNETES) and declared.is_part_of_ours and not declared.provider and declared.parent not in told:
             told.add(declared.parent)
-            message = f"and all of {declared.owner} would go to whatever cluster the machine's kubeconfig names, while the program makes {made[0]}"
-            yield Fault(
-                declared.path, message, None, "", "give `opts=pulumi.ResourceOptions(providers=[cluster.provider])`, or a provider of your own"
+            message = (
+                f"and all of {declared.owner} would go to whatever cluster the machine's kubeconfig names, while the program makes {made[0].path}"
             )
+            advice = f"give `opts=pulumi.ResourceOptions(providers=[{_leading_to(made[0])}])`, or set `kubernetes:context` where another one is meant"
+            yield Fault(declared.path, message, None, "", advice)
+
+
+def _leading_to(cluster: Declared) -> str:
+    """A provider for a cluster, as a program writes it."""
+    if cluster.is_part_of_ours:
+        return "environment.cluster.provider" if f"{OWNER}:index:Environment" in cluster.urn else "cluster.provider"
+    kubeconfig = "cluster.kubeconfig_json" if cluster.type == CLUSTERS[0] else "..."
+    return f"pulumi_kubernetes.Provider('{cluster.path.partition(' ')[2]}', kubeconfig={kubeconfig})"
 
 
 @rule("object-pool", Level.ERROR, Stage.OBJECTS, "Kubernetes: node selectors; Karpenter: limits of a NodePool")
