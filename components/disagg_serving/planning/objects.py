@@ -5,6 +5,7 @@ A value may be a word for what only the deployment knows; then nothing is conclu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,11 @@ class Declared:
     def is_part_of_ours(self) -> bool:
         """Whether a component of this project made it."""
         return f"{OWNER}:index:" in self.urn
+
+    @property
+    def component(self) -> str:
+        """The type of the component of this project that made it, the innermost one: `ModelServing`; empty where none did."""
+        return str((re.findall(rf"{OWNER}:index:(\w+)", self.urn) or [""])[-1])
 
     @property
     def owner(self) -> str:

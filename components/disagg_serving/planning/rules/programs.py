@@ -15,8 +15,14 @@ from ..objects import KUBERNETES, OWNER, Declared, amount, node_pools, pod_templ
 from .registry import Fault, Stage, Subject, rule
 
 CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
+CONTROLLERS = {"Lws": "install", "Autoscaling": "autoscaling.install"}
+INSTALLED = {**CONTROLLERS, "Observability": "observability.dcgm_exporter"}
+"""Arguments that leave a chart out, by component; the first ones' charts install CRDs, which a cluster has once."""
+SAME, SAME_CRDS = "is the same object of a cluster as", "makes the same CRDs of a cluster as"
+BY_DEFAULT = "is, unless its kubeconfig has another namespace than `default`, the same object of a cluster as"
 LIMIT_ADVICE = "give NodePools every model as it is served, with the same replicas and candidate"
-CHART = "kubernetes:helm.sh/v4:Chart"
+ENVIRONMENT = f"{OWNER}:index:Environment"
+CHART, PROVIDER = "kubernetes:helm.sh/v4:Chart", "pulumi:providers:kubernetes"
 NAMES = {
     "eks:index:Cluster": ("EKS cluster", ("name",)),
     "aws:eks/cluster:Cluster": ("EKS cluster", ("name",)),
@@ -34,27 +40,61 @@ NAMES = {
 def object_twice(s: Subject) -> Iterator[Fault]:
     """An object of a cluster, or a release of a chart, is declared once: two would overwrite each other, and deleting one deletes both."""
     first: dict[tuple[str, ...], Declared] = {}
-    again: dict[tuple[str, str], list[tuple[Declared, Declared]]] = defaultdict(list)
+    again: dict[tuple[str, str, str], list[tuple[Declared, Declared]]] = defaultdict(list)
+    elsewhere = {o.urn for o in s.objects if o.type == PROVIDER and o.manifest.get("namespace")}
     for declared in s.objects:
-        key = _identity(declared)
+        key = _identity(declared, "" if declared.provider in elsewhere else "default")
         one = first.setdefault(key, declared) if key else declared
         if one is not declared:
-            again[one.parent, declared.parent].append((one, declared))
-    for pairs in again.values():
+            again[one.parent, declared.parent, _alike(one, declared)].append((one, declared))
+    for (_, _, alike), pairs in again.items():
         one, other = min(pairs, key=lambda pair: pair[1].path)
         more = f", and so it is with {len(pairs) - 1} more of {other.owner}" if len(pairs) > 1 else ""
-        namespaces = all(o.kind == "Namespace" for _, o in pairs)
-        advice = "make it once, with `create_namespace=False` in all but one" if namespaces else "make it once, or give one another name or namespace"
-        yield Fault(other.path, f"is the same object of a cluster as {_told(one, other)}{more}", None, "", advice)
+        level = Level.WARNING if alike == BY_DEFAULT else None
+        yield Fault(other.path, f"{alike} {_told(one, other)}{more}", None, "", _made_once(one, other, [o for _, o in pairs]), level)
 
 
-def _identity(declared: Declared) -> tuple[str, ...]:
-    """What a cluster knows an object by, or a release; empty where that is not known, or where it changes what somebody else makes."""
-    metadata = declared.manifest if declared.type == CHART else within(declared.manifest, "metadata")
+def _identity(declared: Declared, default: str) -> tuple[str, ...]:
+    """What a cluster knows an object by, or a release; empty where that is not known, or where it changes what somebody else makes.
+
+    `default` is the namespace that counts as none. What our charts of controllers make is the whole cluster's, in whatever namespace they run.
+    """
+    metadata = _metadata(declared)
     kind, name, namespace = declared.type if declared.type == CHART else declared.kind, metadata.get("name"), metadata.get("namespace") or ""
     if not kind or not isinstance(name, str) or unknown([name, namespace, declared.provider]) or declared.type.endswith("Patch"):
         return ()
-    return declared.provider, str(declared.manifest.get("apiVersion", "")).rpartition("/")[0], kind, str(namespace), name
+    place = "" if namespace == default or (declared.type == CHART and declared.component in CONTROLLERS) else str(namespace)
+    return declared.provider, str(declared.manifest.get("apiVersion", "")).rpartition("/")[0], kind, place, name
+
+
+def _metadata(declared: Declared) -> Mapping[str, Any]:
+    return declared.manifest if declared.type == CHART else within(declared.manifest, "metadata")
+
+
+def _alike(one: Declared, other: Declared) -> str:
+    """What two of one identity have in common, in words; a kubeconfig may have another namespace for objects that name none."""
+    if (_metadata(one).get("namespace") or "") == (_metadata(other).get("namespace") or ""):
+        return SAME
+    return SAME_CRDS if one.type == CHART and one.component in CONTROLLERS else BY_DEFAULT
+
+
+def _made_once(one: Declared, other: Declared, objects: Sequence[Declared]) -> str:
+    """What to do about objects that two make."""
+    makers, namespaces = {one.component, other.component}, all(o.kind == "Namespace" for o in objects)
+    able = [o for o in (other, one) if o.component == "ModelServing" and ENVIRONMENT not in o.urn]
+    if namespaces and able:
+        return f"give {able[0].owner} `create_namespace=False`"
+    if "" in makers:
+        ours = next((o for o in (one, other) if o.component), None)
+        return f"leave it to {ours.owner}" if ours else "make it once, or give one another name"
+    if len(makers) > 1 and namespaces:
+        return "give one another `namespace`"
+    by_charts = one.component == "Lws" or all(o.type == CHART or o.kind == "Namespace" or CHART in o.parent for o in objects)
+    if len(makers) == 1 and by_charts and one.component in INSTALLED:
+        return f"set `{INSTALLED[one.component]}` to `existing` in all but one"
+    return (
+        "make one NodePools with all models" if makers == {"NodePools"} else "make it once, or give each model a `name` and a `namespace` of its own"
+    )
 
 
 def _told(one: Declared, other: Declared) -> str:
@@ -101,7 +141,7 @@ def object_cluster(s: Subject) -> Iterator[Fault]:
 def _leading_to(cluster: Declared) -> str:
     """A provider for a cluster, as a program writes it."""
     if cluster.is_part_of_ours:
-        return "environment.cluster.provider" if f"{OWNER}:index:Environment" in cluster.urn else "cluster.provider"
+        return "environment.cluster.provider" if ENVIRONMENT in cluster.urn else "cluster.provider"
     kubeconfig = "cluster.kubeconfig_json" if cluster.type == CLUSTERS[0] else "..."
     return f"pulumi_kubernetes.Provider('{cluster.path.partition(' ')[2]}', kubeconfig={kubeconfig})"
 
