@@ -148,9 +148,36 @@ def stack(rule: str, *resources: crossguard.PolicyResource) -> list[tuple[str, s
     return found
 
 
-def resource(kind: str, name: str, props: dict[str, Any]) -> crossguard.PolicyResource:
-    """A resource as the engine shows it to a pack."""
-    return crossguard.PolicyResource(kind, unknown_checking_proxy(props), f"urn:{name}", name, None, None, None, [], {})  # type: ignore[arg-type]
+def resource(kind: str, name: str, props: dict[str, Any], provider: str = "", **config: str) -> crossguard.PolicyResource:
+    """A resource as the engine shows it to a pack; a component has no provider."""
+    package = f"pulumi:providers:{kind.partition(':')[0]}"
+    by = crossguard.PolicyProviderResource(package, config, f"urn:{provider}", provider) if provider else None
+    return crossguard.PolicyResource(kind, unknown_checking_proxy(props), f"urn:{name}", name, None, by, None, [], {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("providers", "same"),
+    [
+        (("default", "default_7_39_0"), True),
+        (("east", "east"), True),
+        (("default-east", "default-west"), False),
+        (("default", "west"), False),
+        (("", ""), False),
+    ],
+)
+def test_names_count_by_provider(providers: tuple[str, str], *, same: bool) -> None:
+    """Two providers are two accounts or regions; all the engine's default ones are one, and that of a component is not known."""
+    clusters = [resource("aws:eks/cluster:Cluster", f"c{i}", {"name": "prod"}, p) for i, p in enumerate(providers)]
+    assert bool(stack("name-twice", *clusters)) is same
+
+
+def test_a_configured_default_provider_leads_to_a_cluster() -> None:
+    """What the default provider is configured with is known to a pack, so that only one without a cluster is refused."""
+    cluster, kind = resource("aws:eks/cluster:Cluster", "c", {}, "default"), "kubernetes:core/v1:Namespace"
+    name = "disagg-serving:index:ModelServing$m"
+    plain, configured = resource(kind, name, {}, "default_4_1_0"), resource(kind, name, {}, "default_4_1_0", context="serving")
+    assert len(stack("object-cluster", cluster, plain)) == 1
+    assert stack("object-cluster", cluster, configured) == []
 
 
 def test_objects() -> None:

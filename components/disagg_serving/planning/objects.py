@@ -5,7 +5,8 @@ A value may be a word for what only the deployment knows; then nothing is conclu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from .. import labels
 
 KUBERNETES, OWNER, STACK = "kubernetes:", labels.OWNER, "pulumi:pulumi:Stack"
 """Beginnings of type tokens: objects, and our components; and the type of what has no parent."""
+LEADS = ("kubeconfig", "context", "cluster", "renderYamlToDirectory")
+"""Inputs of a Kubernetes provider that say where its objects go."""
 POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "LeaderWorkerSet"}
 
 
@@ -20,7 +23,8 @@ POD_KINDS = {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job
 class Declared:
     """A resource with the name that a reader knows it by, kind and resource name; its inputs are the manifest of a Kubernetes object.
 
-    `type` is its type token, `provider` the URN of its provider, empty for a default one, and `parent` that of what it is a part of.
+    `type` is its type token, `provider` the URN of its provider, `default` gives those without one, a word where it is not known, and
+    `parent` the URN of what it is a part of.
     """
 
     path: str
@@ -41,11 +45,24 @@ class Declared:
         return f"{OWNER}:index:" in self.urn
 
     @property
+    def component(self) -> str:
+        """The type of the component of this project that made it, the innermost one: `ModelServing`; empty where none did."""
+        return str((re.findall(rf"{OWNER}:index:(\w+)", self.urn) or [""])[-1])
+
+    @property
     def owner(self) -> str:
         """What it is a part of, in words: `ModelServing m`, or the program itself."""
         _, _, chain, name = self.parent.split("::", 3) if self.parent else ("", "", STACK, "")
         kind = chain.rpartition("$")[2].rpartition(":")[2]
         return f"{kind} {name}" if chain != STACK else "the program"
+
+
+def default(kind: str, config: Collection[str]) -> str:
+    """Stands for the URN of a resource's default provider: empty, so that a rule can tell it, unless a stack's configuration leads it to a cluster.
+
+    `config` holds keys of the configuration, `kubernetes:context`.
+    """
+    return "default" if kind.startswith(KUBERNETES) and any(f"{KUBERNETES}{key}" in config for key in LEADS) else ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +137,36 @@ def labels_of(pool: Declared) -> dict[str, Any]:
         if r.get("operator") == "In" and isinstance(r.get("values"), Sequence) and len(r["values"]) == 1
     }
     return {**required, **within(template, "metadata", "labels")}
+
+
+def refused(pool: Declared, selector: Mapping[str, Any]) -> str:
+    """The label for which no node of a pool can be what pods select, that of the pool first; empty where nodes may be, for all that is known."""
+    for key in sorted(selector, key=lambda k: k != labels.POOL):
+        values = values_of(pool, key)
+        if values is not None and not unknown(selector[key]) and selector[key] not in values:
+            return key
+    return ""
+
+
+def values_of(pool: Declared, key: str) -> list[Any] | None:
+    """What a label of a pool's nodes is one of, none of it where they lack the label; None where that is not known or left open."""
+    places = (("metadata", "labels"), ("spec", "requirements"))
+    if any(_is_word(pool.manifest, "spec", "template", *place) for place in places):
+        return None
+    template = within(pool.manifest, "spec", "template")
+    given = within(template, "metadata", "labels")
+    if key in given:
+        return None if unknown(given[key]) else [given[key]]
+    required = [r for r in entries(within(template, "spec"), "requirements") if r.get("key") == key or unknown(r.get("key"))]
+    lists = [r["values"] for r in required if r.get("key") == key and r.get("operator") == "In" and isinstance(r.get("values"), list)]
+    return next((v for v in lists if not unknown(v)), [] if key == labels.POOL and not required else None)
+
+
+def _is_word(data: Any, *keys: str) -> bool:
+    """Whether a value at a place, or one that it is in, is a word."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else data
+    return unknown(data)
 
 
 def _conflicts(selector: Mapping[str, Any], there: Mapping[str, Any]) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..planning.objects import Declared
+from ..planning.objects import Declared, default
 
 COMPUTED, SECRET = "<computed>", "<secret>"
 """What stands for values that only the deployment knows, and for secrets."""
@@ -87,7 +87,18 @@ class Graph:
         return direct | inside
 
 
-def declared(graph: Graph) -> list[Declared]:
-    """What a program makes, by kind and name; what it only reads is not its own."""
+def declared(graph: Graph, config: Collection[str] = ()) -> list[Declared]:
+    """What a program makes, by kind and name; what it only reads is not its own. `config` holds the stack's configuration keys."""
     found = [r for r in graph.resources.values() if (r.custom or r.remote) and "read" not in r.options]
-    return [Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, r.provider or "", r.parent or "") for r in found]
+    return [
+        Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, _provider(r) or default(r.type, config), r.parent or "")
+        for r in found
+    ]
+
+
+def _provider(resource: Resource) -> str:
+    """The provider that makes what a resource stands for: a remote component hands one on to its parts, and those of `eks` are AWS's."""
+    if not resource.remote:
+        return resource.provider or ""
+    package = resource.type.partition(":")[0]
+    return str(resource.options.get("providers", {}).get("aws" if package == "eks" else package, ""))

@@ -13,6 +13,7 @@ from ..planning.cost import cost_of
 from ..planning.evaluation import evaluate_file
 from ..planning.forecast import forecast_of
 from ..planning.layout import merge_layouts
+from ..planning.objects import KUBERNETES, LEADS
 from ..planning.placement import Node, by_pool, place
 from ..planning.report import capacities
 from ..planning.rules import check_objects
@@ -125,7 +126,9 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     secrets = file.secrets | {f"{NAMESPACE}:{key}" for _, key in named}
     providers = configured(config, secrets)
     recording = record(project.program, project.name, file.stack, config, secrets)
-    about_objects = check_objects(declared(recording.graph))
+    # an ESC environment may lead the default provider to a cluster
+    keys = {*config, *secrets, *([f"{KUBERNETES}{LEADS[0]}"] if file.imports else [])}
+    about_objects = check_objects(declared(recording.graph, keys))
     if known is not None:
         reasons = known.spec.accept if known.spec is not None else {}
         findings = sort_findings([*known.findings, *accept(about_objects, reasons)])

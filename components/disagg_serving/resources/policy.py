@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from pulumi_policy.proxy import UnknownValueError
 
 from ..errors import Finding, Level
 from ..planning.evaluation import evaluate
-from ..planning.objects import Declared
+from ..planning.objects import Declared, default
 from ..planning.rules import Rule, StackContext, Stage, check_objects, rules
 from .base import project_folder
 from .environment import TYPE as ENVIRONMENT
@@ -79,9 +80,18 @@ def _over_stack(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossgu
 
 
 def _declared(resource: crossguard.PolicyResource) -> Declared:
-    provider = resource.provider.urn if resource.provider and not resource.provider.name.startswith("default") else ""
     parent = resource.parent.urn if resource.parent else ""
-    return Declared(_path(resource), plain(resource.props), resource.resource_type, resource.urn, provider, parent)
+    return Declared(_path(resource), plain(resource.props), resource.resource_type, resource.urn, _provider(resource.provider), parent)
+
+
+def _provider(provider: crossguard.PolicyProviderResource | None) -> str:
+    """A component's is not told, and its parts have theirs; the engine's default ones are `default` or `default_` and a version."""
+    if provider is None:
+        return _COMPUTED
+    if not re.fullmatch(r"default(_\d.*)?", provider.name):
+        return provider.urn
+    package = provider.resource_type.rpartition(":")[2]
+    return default(f"{package}:", {f"{package}:{key}" for key in provider.props})
 
 
 def _path(resource: crossguard.PolicyResource) -> str:

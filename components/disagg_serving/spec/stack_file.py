@@ -29,6 +29,8 @@ class StackFile:
     config: Mapping[str, Any] = field(default_factory=dict)
     secrets: frozenset[str] = frozenset()
     bare: bool = False
+    imports: bool = False
+    """Whether ESC environments add configuration that is not known here."""
 
     @property
     def region(self) -> str | None:
@@ -138,7 +140,7 @@ def _stack_file(path: Path, stack: str, data: Any) -> StackFile:
         else:
             plain[name] = value
     environment = plain.pop(ENVIRONMENT_KEY, None)
-    return StackFile(path, stack, environment, plain, frozenset(secrets))
+    return StackFile(path, stack, environment, plain, frozenset(secrets), imports=bool(data.get("environment")))
 
 
 def _stays_inside(path: Path, root: Path, place: str) -> None:
