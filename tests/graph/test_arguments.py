@@ -181,6 +181,23 @@ def test_faults_name_the_arguments_of_their_component(component: str, args: dict
     assert "did you mean tensor_parallel?" in "".join(said) or "paralel" not in fault
 
 
+@pytest.mark.parametrize(
+    ("component", "args", "faults"),
+    [
+        ("ModelServing", {**SERVING, "createNamespace": True}, {"createNamespace: is not a known key": "did you mean create_namespace?"}),
+        ("Network", {**NETWORK, "natGateways": "single"}, {"natGateways: is not a known key": "did you mean nat_gateways?"}),
+        ("ModelServing", {**SERVING, "model": {**MODEL, "maxModelLen": 3}},
+         {"model.max_model_len: is given twice, in two spellings": "leave one of them out"}),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_told_as_it_is_spelled(component: str, args: dict[str, Any], faults: dict[str, str]) -> None:
+    """A key in the spelling of another language is not repeated in the right one, as if that were unknown."""
+    said = refused(component, args)
+    assert len(said) == len(faults)
+    for sentence, (start, end) in zip(said, faults.items(), strict=True):
+        assert (sentence[: len(start)], sentence[-len(end) :]) == (start, end)
+
+
 def test_the_text_of_a_refusal_names_the_component() -> None:
     """What `pulumi up` prints says which of a program's components cannot be deployed."""
 

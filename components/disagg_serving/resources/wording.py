@@ -89,6 +89,9 @@ class Wording:
     def of_finding(self, finding: Finding) -> Finding:
         """The finding in this component's words."""
         path, message, allowed, fix = map(self.of_text, (finding.path, finding.message, finding.allowed, finding.fix))
+        if finding.id == "unknown-key":  # as the user spells it: the spelling may be all that is wrong
+            above, dot, key = finding.path.rpartition(".")
+            path = f"{self.of_text(above)}{dot}{key}"
         return replace(finding, path=path, message=message, allowed=allowed, fix=fix)
 
     def of_text(self, text: str) -> str:

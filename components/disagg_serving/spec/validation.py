@@ -314,7 +314,10 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
     if kind in {"too_short", "too_long"} and isinstance(value, str):
         kind = f"string_{kind}"
     if kind == "extra_forbidden":
-        known = sorted(_keys(_model_at(model, loc[:-1]) or model))
+        here = _model_at(model, loc[:-1]) or model
+        if any(loc[-1] in {name, to_camel(name)} - {field.alias} for name, field in here.model_fields.items()):
+            return Finding("unknown-key", Level.ERROR, path, "is given twice, in two spellings", None, "", "leave one of them out")
+        known = sorted(_keys(here))
         return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))
     if kind == "missing":
         about = _description(_model_at(model, loc[:-1]) or model, str(loc[-1]))
