@@ -19,10 +19,12 @@ from ..spec import EnvironmentSpec
 
 _ALONE = {"models[0]": "model", "network.gpuZone": "zone", "existingCluster.autoMode": "auto_mode", "existingCluster.serviceCidr": "service_cidr"}
 _OWN = {
-    "ClusterArgs": {"cluster.": "", "existingCluster": "existing"},
+    "ClusterArgs": {
+        "cluster.": "", "existingCluster.serviceCidr": "existing.service_cidr", "existingCluster": "existing", "network.existing.": "",
+    },
     "NetworkArgs": {"network.": ""},
     "NodePoolsArgs": {"nodePools": "settings"},
-}
+}  # fmt: skip
 """Where the rules' places in a stack file stand among a component's arguments."""
 _ELSEWHERE = {
     "network": "Network", "cluster": "Cluster", "existingCluster": "Cluster, there existing", "nodePools": "NodePools, there settings", "lws": "Lws",
