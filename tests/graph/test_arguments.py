@@ -22,6 +22,10 @@ from factories import ROOT
 from recording import one, program_graph
 
 MODEL: dict[str, Any] = {"name": "m", "model": "qwen3-32b", "max_model_len": 16384, "server": {"instance_type": "p5.48xlarge"}}
+PAIR: dict[str, Any] = {
+    "name": "m", "model": "llama-3.3-70b-instruct-fp8", "max_model_len": 32768,
+    **{role: {"instance_type": "p5.48xlarge", "tensor_parallel": 2} for role in ("prefill", "decode")},
+}  # fmt: skip
 NETWORK: dict[str, Any] = {"zones": ["us-east-1a", "us-east-1b"]}
 POOLS: dict[str, Any] = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
 SERVING: dict[str, Any] = {"model": MODEL, "zone": "us-east-1a"}
@@ -225,12 +229,24 @@ def test_the_text_of_a_refusal_names_the_component() -> None:
         ("Cluster", {"vpc_id": "vpc-1", "subnet_ids": ["subnet-1"], "service_cidr": "10.0.0.0/8"}, ["service_cidr", "subnet_ids"]),
         ("Cluster", {"existing": {"name": "x", "service_cidr": "8.8.8.0/24"}}, ["existing.service_cidr"]),
         ("Cluster", {"subnet_ids": ["subnet-1", "subnet-2"]}, ["vpc_id"]),
+        ("NodePools", {**POOLS, "models": [{**PAIR, "prefill": {"instance_type": {}, "replicas": 2}}]}, ["models[0].prefill.instance_type"]),
+        ("NodePools", {**POOLS, "models": [{**PAIR, "decode": {"instance_type": "p5.48xlarge", "tensor_paralel": 2}}]},
+         ["models[0].decode.tensor_paralel"]),
+        ("NodePools", {**POOLS, "models": [{**PAIR, "prefill": {"replicass": 1, "replicas": 2}}]},
+         ["models[0].prefill.instance_type", "models[0].prefill.replicass"]),
+        ("Weights", {**WEIGHTS, "models": [{**MODEL, "weights": {"s3": {"bucket": "B_AD"}, "mirror": True, "revision": "a" * 40}}]},
+         ["models[0].weights.s3.bucket"]),
+        ("Environment", {"models": [MODEL], "network": {"gpu_zone": "us-east-1a", "existing": {"gpu_subnet_ids": ["c"]}}},
+         ["network.existing.gpu_subnet_ids[0]"]),
         ("Cluster", {"vpc_id": "subnet-1", "subnet_ids": ["sg-1"], "gpu_subnet_ids": [], "node_role_name": "a/b"},
          ["gpu_subnet_ids", "node_role_name", "subnet_ids[0]", "vpc_id"]),
     ],
 )  # fmt: skip
 def test_ids_names_and_all_faults_at_once(component: str, args: dict[str, Any], faults: list[str]) -> None:
-    """Ids and names that are given as texts have their form; one fault of form hides neither another nor those that the rules find."""
+    """Ids and names that are given as texts have their form; one fault of form hides neither another nor those that the rules find.
+
+    It makes none, too: what a faulty or misspelt part leaves empty is not judged as empty.
+    """
     assert [s.split(": ")[0] for s in refused(component, args)] == faults
 
 
