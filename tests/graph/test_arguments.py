@@ -22,6 +22,10 @@ from factories import ROOT
 from recording import one, program_graph
 
 MODEL: dict[str, Any] = {"name": "m", "model": "qwen3-32b", "max_model_len": 16384, "server": {"instance_type": "p5.48xlarge"}}
+PAIR: dict[str, Any] = {
+    "name": "m", "model": "llama-3.3-70b-instruct-fp8", "max_model_len": 32768,
+    **{role: {"instance_type": "p5.48xlarge", "tensor_parallel": 2} for role in ("prefill", "decode")},
+}  # fmt: skip
 NETWORK: dict[str, Any] = {"zones": ["us-east-1a", "us-east-1b"]}
 POOLS: dict[str, Any] = {"models": [MODEL], "zone": "us-east-1a", "node_role": "r", "subnet_ids": ["subnet-1"], "security_group_ids": ["sg-1"]}
 SERVING: dict[str, Any] = {"model": MODEL, "zone": "us-east-1a"}
@@ -181,6 +185,23 @@ def test_faults_name_the_arguments_of_their_component(component: str, args: dict
     assert "did you mean tensor_parallel?" in "".join(said) or "paralel" not in fault
 
 
+@pytest.mark.parametrize(
+    ("component", "args", "faults"),
+    [
+        ("ModelServing", {**SERVING, "createNamespace": True}, {"createNamespace: is not a known key": "did you mean create_namespace?"}),
+        ("Network", {**NETWORK, "natGateways": "single"}, {"natGateways: is not a known key": "did you mean nat_gateways?"}),
+        ("ModelServing", {**SERVING, "model": {**MODEL, "maxModelLen": 3}},
+         {"model.max_model_len: is given twice, in two spellings": "leave one of them out"}),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_told_as_it_is_spelled(component: str, args: dict[str, Any], faults: dict[str, str]) -> None:
+    """A key in the spelling of another language is not repeated in the right one, as if that were unknown."""
+    said = refused(component, args)
+    assert len(said) == len(faults)
+    for sentence, (start, end) in zip(said, faults.items(), strict=True):
+        assert (sentence[: len(start)], sentence[-len(end) :]) == (start, end)
+
+
 def test_the_text_of_a_refusal_names_the_component() -> None:
     """What `pulumi up` prints says which of a program's components cannot be deployed."""
 
@@ -205,12 +226,27 @@ def test_the_text_of_a_refusal_names_the_component() -> None:
          ["node_role", "subnet_ids[0]", "subnet_ids[1]", "subnet_ids[2]"]),
         ("Weights", {**WEIGHTS, "partition": "aws-mars", "cluster_name": "", "permissions_boundary_arn": "nonsense"},
          ["cluster_name", "partition", "permissions_boundary_arn"]),
+        ("Cluster", {"vpc_id": "vpc-1", "subnet_ids": ["subnet-1"], "service_cidr": "10.0.0.0/8"}, ["service_cidr", "subnet_ids"]),
+        ("Cluster", {"existing": {"name": "x", "service_cidr": "8.8.8.0/24"}}, ["existing.service_cidr"]),
+        ("Cluster", {"subnet_ids": ["subnet-1", "subnet-2"]}, ["vpc_id"]),
+        ("NodePools", {**POOLS, "models": [{**PAIR, "prefill": {"instance_type": {}, "replicas": 2}}]}, ["models[0].prefill.instance_type"]),
+        ("NodePools", {**POOLS, "models": [{**PAIR, "decode": {"instance_type": "p5.48xlarge", "tensor_paralel": 2}}]},
+         ["models[0].decode.tensor_paralel"]),
+        ("NodePools", {**POOLS, "models": [{**PAIR, "prefill": {"replicass": 1, "replicas": 2}}]},
+         ["models[0].prefill.instance_type", "models[0].prefill.replicass"]),
+        ("Weights", {**WEIGHTS, "models": [{**MODEL, "weights": {"s3": {"bucket": "B_AD"}, "mirror": True, "revision": "a" * 40}}]},
+         ["models[0].weights.s3.bucket"]),
+        ("Environment", {"models": [MODEL], "network": {"gpu_zone": "us-east-1a", "existing": {"gpu_subnet_ids": ["c"]}}},
+         ["network.existing.gpu_subnet_ids[0]"]),
         ("Cluster", {"vpc_id": "subnet-1", "subnet_ids": ["sg-1"], "gpu_subnet_ids": [], "node_role_name": "a/b"},
          ["gpu_subnet_ids", "node_role_name", "subnet_ids[0]", "vpc_id"]),
     ],
 )  # fmt: skip
 def test_ids_names_and_all_faults_at_once(component: str, args: dict[str, Any], faults: list[str]) -> None:
-    """Ids and names that are given as texts have their form; one fault of form hides neither another nor those that the rules find."""
+    """Ids and names that are given as texts have their form; one fault of form hides neither another nor those that the rules find.
+
+    It makes none, too: what a faulty or misspelt part leaves empty is not judged as empty.
+    """
     assert [s.split(": ")[0] for s in refused(component, args)] == faults
 
 

@@ -26,7 +26,7 @@ _SHAPES = re.compile(
     r"(models\[\d+\])(?:\.candidate)?\.(prefill|decode|server|model|engine|maxModelLen|gpuMemoryUtilization|kvCacheDtype|blockSize|speculative)\b"
 )
 """Places whose value decides how large an engine is: without it, the default would be judged."""
-_ROLE = re.compile(r"(models\[\d+\])\.(prefill|decode|server)(\.instanceType)?$")
+_ROLE = re.compile(r"((models\[\d+\](?:\.candidate)?)\.(?:prefill|decode|server))(?:\.instanceType)?$")
 """Places without which a role is not there: that its model lacks one would not be news."""
 _READ_BY = {
     "workload": {"aggregated-better", "load", "max-model-len", "traffic-bounds"},
@@ -34,6 +34,9 @@ _READ_BY = {
     "maxNumBatchedTokens": {"max-num-seqs", "memory-fit", "context-fit"},
 }
 """Rules that read a key of a model and speak about another: without its value they would judge the default."""
+_OF_MADE = {"network-existing", "network-zones", "policy-addresses", "policy-use", "service-cidr"}
+_ADOPTED = {"network.existing": _OF_MADE, "existingCluster": {*_OF_MADE, "api-endpoint", "creator-admin", "kubernetes-version"}}
+"""Rules that take what is not adopted for what is made."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,9 @@ def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
 
 def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
     """Drop what rules say about places whose faulty value was left out, and about the layout of a model that such a value shapes."""
-    unknown, incomplete = ({m[1] for path in gone if (m := pattern.match(path))} for pattern in (_SHAPES, _ROLE))
+    unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
+    incomplete = {place for path in gone if (m := _ROLE.match(path)) for place in m.groups()}
+    of_made = {rule for path in gone for rule in _ADOPTED.get(path, ())}
     of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
 
     read = {
@@ -134,7 +139,7 @@ def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
     def guessed(finding: Finding) -> bool:
         model = finding.path.split(".", maxsplit=1)[0]
         of_default = finding.path in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
-        return of_default or any(within(finding.path, path) for path in gone)
+        return of_default or finding.id in of_made or any(within(finding.path, path) for path in gone)
 
     return [f for f in findings if not guessed(f)]
 

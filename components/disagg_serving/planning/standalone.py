@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog import Catalog
-from ..errors import Finding, Level
+from ..errors import Finding
 from ..spec import ClusterSpec, EnvironmentSpec, ExistingClusterSpec, NetworkSpec
-from ..spec.network import partition_of
-from ..spec.validation import by_alias
+from ..spec.network import ExistingNetworkSpec, partition_of
+from ..spec.validation import LEFT_OUT, by_alias
 from .evaluation import Evaluation, evaluate
 from .rules import Subject, rules
 
+_LATER = "..."
 _SCALED = {"prometheusAddress": "http://given"}
 
 
@@ -33,17 +34,21 @@ def check_network(network: NetworkSpec | None) -> list[Finding]:
     return [f for f in _run(spec, ids) if not f.path.startswith("network.existing.")] if not made else _run(spec, ids)
 
 
-def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | None, made_in: Mapping[str, Any]) -> list[Finding]:
-    """Findings about a cluster that is not part of a whole environment; `made_in` are the inputs that a made one stands on."""
-    spec = without_models(cluster=cluster, existing_cluster=existing)
-    findings = _run(spec, {"cluster-source", "creator-admin", "api-endpoint", "kubernetes-version"})
-    if existing is None:
-        findings += [
-            Finding("missing", Level.ERROR, key, "is required to make a cluster", None, "", "add it")
-            for key, value in made_in.items()
-            if value is None
-        ]
-    return findings
+def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | None, vpc_id: object, subnet_ids: object) -> list[Finding]:
+    """Findings about a cluster that is not part of a whole environment.
+
+    `vpc_id` and `subnet_ids` are the inputs that a made one stands on; None is nothing; what is no
+    text or list, or has a faulty entry, is not known.
+    """
+    subnets = subnet_ids if isinstance(subnet_ids, list) and LEFT_OUT not in subnet_ids else [] if subnet_ids is None else [_LATER, _LATER]
+    stands_on = ExistingNetworkSpec.model_construct(
+        vpc_id=None if vpc_id is None else _LATER,
+        subnet_ids=[one if isinstance(one, str) else _LATER for one in subnets],
+        gpu_subnet_ids=[_LATER],
+    )
+    network = NetworkSpec.model_construct(_fields_set={"existing"}, existing=stands_on)
+    spec = without_models(cluster=cluster, existing_cluster=existing, network=network)
+    return _run(spec, {"cluster-source", "creator-admin", "api-endpoint", "kubernetes-version", "network-existing", "service-cidr"})
 
 
 def _run(spec: EnvironmentSpec, ids: set[str]) -> list[Finding]:

@@ -83,7 +83,7 @@ class Cluster(pulumi.ComponentResource):
         def rules(made: ClusterSpec | None) -> list[Finding]:
             if "existing" in raw.values and existing is None:
                 return []
-            found = check_cluster(None if existing else made, existing, {key: raw.get(key) for key in ("vpc_id", "subnet_ids")})
+            found = check_cluster(None if existing else made, existing, raw.get("vpc_id"), raw.get("subnet_ids"))
             gone = [f"existingCluster.{path}" for path in parsed.gone] if parsed else []
             return [f for f in found if not any(within(f.path, path) for path in gone)]
 

@@ -19,10 +19,12 @@ from ..spec import EnvironmentSpec
 
 _ALONE = {"models[0]": "model", "network.gpuZone": "zone", "existingCluster.autoMode": "auto_mode", "existingCluster.serviceCidr": "service_cidr"}
 _OWN = {
-    "ClusterArgs": {"cluster.": "", "existingCluster": "existing"},
+    "ClusterArgs": {
+        "cluster.": "", "existingCluster.serviceCidr": "existing.service_cidr", "existingCluster": "existing", "network.existing.": "",
+    },
     "NetworkArgs": {"network.": ""},
     "NodePoolsArgs": {"nodePools": "settings"},
-}
+}  # fmt: skip
 """Where the rules' places in a stack file stand among a component's arguments."""
 _ELSEWHERE = {
     "network": "Network", "cluster": "Cluster", "existingCluster": "Cluster, there existing", "nodePools": "NodePools, there settings", "lws": "Lws",
@@ -89,6 +91,9 @@ class Wording:
     def of_finding(self, finding: Finding) -> Finding:
         """The finding in this component's words."""
         path, message, allowed, fix = map(self.of_text, (finding.path, finding.message, finding.allowed, finding.fix))
+        if finding.id == "unknown-key":  # as the user spells it: the spelling may be all that is wrong
+            above, dot, key = finding.path.rpartition(".")
+            path = f"{self.of_text(above)}{dot}{key}"
         return replace(finding, path=path, message=message, allowed=allowed, fix=fix)
 
     def of_text(self, text: str) -> str:

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
 from .base import DNS_LABEL, FORMS, RefusalError
+from .form_words import BOUNDS, WORDS
 
 _UNTRIED = "write it in quotes, as it is meant"
 _HOW_TO_KEEP_SECRETS = "set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example weights.tokenKey"
@@ -44,7 +45,7 @@ class Parsed(Generic[S]):
 
     With findings the spec is what remains when the faulty parts are left out, so that the rules can speak about the rest in the
     same run; it is None if too much is missing for that. `models` holds the original index of each model that remains, `left_out` the paths
-    of LEFT_OUT, about which there are no findings.
+    of what else is not there, without findings of its own: LEFT_OUT, what cannot do without a faulty part, and what a misspelt key likely means.
     """
 
     spec: S | None
@@ -176,18 +177,30 @@ class _Repair(Generic[S]):
             self.removed.add(self._original(loc))
             if _is_model(loc):
                 gone.add(int(loc[1]))
+                self._went_along(error, loc)
                 continue
             # a faulty entry takes its list along, to keep the indices of others
             while loc and isinstance(loc[-1], int):
                 loc = loc[:-1]
             if not loc:
                 return False
+            self._went_along(error, loc)
             _pop(self.data, loc)
         if gone:
             keep = [i for i in range(len(self.origin)) if i not in gone]
             self.data["models"] = [self.data["models"][i] for i in keep]
             self.origin = [self.origin[i] for i in keep]
         return True
+
+    def _went_along(self, error: Any, loc: Loc) -> None:
+        place = self._original(loc)
+        self.removed.add(place)
+        if error["type"] == "extra_forbidden":
+            meant = closest(loc[-1], _keys(_model_at(self.model, loc[:-1]) or self.model))
+            if not meant or meant in (_value_at(self.data, loc[:-1]) or {}):
+                return
+            place = (*place[:-1], meant)
+        self.left_out.append(path_of(place))
 
 
 def _is_model(loc: Loc) -> bool:
@@ -273,33 +286,6 @@ def _plain_secret(loc: Loc, message: str) -> Finding:
     return Finding("plain-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_LEAVE_SECRETS_OUT)
 
 
-_WORDS = {
-    "int_parsing": ("is not a whole number", "a whole number"),
-    "int_type": ("is not a whole number", "a whole number"),
-    "int_from_float": ("is not a whole number", "a whole number"),
-    "float_parsing": ("is not a number", "a number"),
-    "float_type": ("is not a number", "a number"),
-    "bool_parsing": ("is neither true nor false", "true, false"),
-    "bool_type": ("is neither true nor false", "true, false"),
-    "string_type": ("is not a text", "a text"),
-    "list_type": ("is not a list", "a list"),
-    "dict_type": ("is not a mapping", "a mapping"),
-    "model_type": ("is not a mapping", "a mapping of keys to values"),
-    "model_attributes_type": ("is not a mapping", "a mapping of keys to values"),
-}
-_BOUNDS = {
-    "greater_than_equal": ("is too small", "at least {ge}"),
-    "greater_than": ("is too small", "above {gt}"),
-    "less_than_equal": ("is too large", "at most {le}"),
-    "less_than": ("is too large", "below {lt}"),
-    "too_short": ("has too few entries", "at least {min_length}"),
-    "too_long": ("has too many entries", "at most {max_length}"),
-    "string_too_short": ("is too short", "at least {min_length} character(s)"),
-    "string_too_long": ("is too long", "at most {max_length} characters"),
-    "string_pattern_mismatch": ("has a form that is not possible", "{words}"),
-}
-
-
 def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
     found = _explained(model, error, data, place)
     if found.value is None or SECRET_NAMES.isdisjoint(error["loc"]):
@@ -314,7 +300,10 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
     if kind in {"too_short", "too_long"} and isinstance(value, str):
         kind = f"string_{kind}"
     if kind == "extra_forbidden":
-        known = sorted(_keys(_model_at(model, loc[:-1]) or model))
+        here = _model_at(model, loc[:-1]) or model
+        if any(loc[-1] in {name, to_camel(name)} - {field.alias} for name, field in here.model_fields.items()):
+            return Finding("unknown-key", Level.ERROR, path, "is given twice, in two spellings", None, "", "leave one of them out")
+        known = sorted(_keys(here))
         return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))
     if kind == "missing":
         about = _description(_model_at(model, loc[:-1]) or model, str(loc[-1]))
@@ -328,13 +317,13 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
         refusal = context["error"]
         refused = Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed)
         return refused if refusal.right is None else refused.corrected_by({path: refusal.right})
-    if kind in _BOUNDS:
-        message, allowed = _BOUNDS[kind]
+    if kind in BOUNDS:
+        message, allowed = BOUNDS[kind]
         words = FORMS.get(context.get("pattern", ""), "")
         refused = Finding("schema", Level.ERROR, path, message, value, allowed.format(**context, words=words))
         right = _name_like(value) if context.get("pattern") == DNS_LABEL else ""
         return refused.corrected_by({path: right}) if right else refused
-    message, allowed = _WORDS.get(kind, (str(error["msg"]).lower(), ""))
+    message, allowed = WORDS.get(kind, (str(error["msg"]).lower(), ""))
     if value is None:
         message = "is empty"
     return Finding("schema", Level.ERROR, path, message, value, allowed, _fix_of_empty(value))
