@@ -128,12 +128,18 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 
 
 def show(value: Any) -> str:
-    """A value as a person would recognise it from the stack file, cut to a readable length."""
+    """A value as a person would recognise it from the stack file, cut to a readable length; in quotes where blanks stand around it."""
     try:
         text = _flow(value) if isinstance(value, (list, tuple, dict)) else str(value)
     except (ValueError, RecursionError):  # a number of more digits than Python prints, a list that holds itself
         return "a value too long to show"
-    text = " ".join(text.lower().split()) if isinstance(value, bool) else " ".join(text.split())
+    if isinstance(value, str) and value != value.strip() and value.strip():  # a blank that nobody sees may be the fault
+        start, end = value[: len(value) - len(value.lstrip())], value[len(value.rstrip()) :]
+        return f'"{start}{_cut(" ".join(text.split()))}{end}"'
+    return _cut(" ".join((text.lower() if isinstance(value, bool) else text).split()))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 3] + "..."
 
 

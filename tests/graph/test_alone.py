@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from disagg_serving.errors import SpecError
+from disagg_serving.errors import ProgramError, SpecError
 from disagg_serving.planning.report import capacities
 from disagg_serving.preview.graph import COMPUTED, SECRET
 from factories import aggregated, environment, layout
@@ -353,3 +353,15 @@ def test_a_record_needs_aws_only_where_it_is_asked_for() -> None:
     assert (record.inputs["name"], record.inputs["type"], record.inputs["zoneId"]) == ("m.example.com", "CNAME", "Z1")
     assert graph.outputs["endpoints"] == {"m": "https://m.example.com"}
     assert not environment_graph(environment(aggregated())).of_type("aws:route53/record:Record")
+
+
+def test_two_components_of_one_name() -> None:
+    """The engine would refuse the second; what it says here names the way out."""
+    from disagg_serving.resources import Lws
+
+    def program() -> None:
+        for _ in range(2):
+            Lws("x", {})
+
+    with pytest.raises(ProgramError, match=r"two resources have the URN .*; give one of them another name"):
+        program_graph(program)

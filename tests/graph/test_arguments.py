@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,7 @@ from disagg_serving.errors import Finding, Level, SpecError
 from disagg_serving.preview.graph import Graph
 from disagg_serving.preview.recorder import record
 from disagg_serving.resources.arguments import taken
+from disagg_serving.resources.base import checked, evaluated
 from disagg_serving.resources.wording import ChecksFailed
 from factories import ROOT
 from recording import one, program_graph
@@ -123,7 +125,7 @@ def test_awaitables_are_outputs() -> None:
     assert (spec["role"], spec["subnetSelectorTerms"]) == ("theirs", [{"id": "subnet-7"}])
     said = refused("NodePools", lambda: {**POOLS, "zone": awaited("a"), "models": [{**MODEL, "name": awaited("m")}]})
     fix = "an Output may stand in node_identity, node_role, subnet_ids, security_group_ids"
-    assert [s.split(":")[0] for s in said] == ["models[0].name", "zone"]
+    assert [s.split(",")[0] for s in said] == ["models[0].name: is a coroutine", "zone: is a coroutine"]
     assert all(fix in s for s in said)
     gc.collect()  # when a coroutine that nobody awaited would speak up
 
@@ -172,6 +174,9 @@ def test_values_that_are_no_data(args: Callable[[], Any], faults: list[str]) -> 
         ("ModelServing", {**SERVING, "router": {"version": 5}}, 'router.version: 5 is a number (allowed: a text); use "5"'),
         ("Cluster", {"existing": {"kubeconfig": "x"}}, "existing.node_role: is required with kubeconfig and Auto Mode"),
         ("Cluster", {"existing": {"kubeconfi": "x"}}, "existing.kubeconfi: is not a known key"),
+        ("NodePools", {**POOLS, "zone": "us-east-1a "}, 'zone: "us-east-1a " has a form that is not possible'),
+        ("NodePools", {**POOLS, "models": [{**MODEL, "gpu_memory_utilization": float("nan")}]},
+         "models[0].gpu_memory_utilization: nan is not a number"),
         ("Network", {"zones": ["us-east-1a"]}, "zones: [us-east-1a] has too few zones"),
         ("NodePools", {**POOLS, "settings": {"expire_after_hours": "x"}}, "settings.expire_after_hours: x "),
         ("Environment", {"models": [MODEL], "network": NETWORK, "existing_cluster": {"name": "a"}},
@@ -269,6 +274,18 @@ def test_what_all_components_of_a_model_see_is_told_once() -> None:
         paths = [(f.id, f.path) for e in evaluations for f in e.findings]
         assert [path for rule, path in paths if rule == "revision-unpinned"] == [f"NodePools gpu: models[{i}].weights.revision" for i in (0, 1)]
         assert [path for rule, path in paths if rule == "policy-addresses"] == ["ModelServing m: network_policy.vpc_cidrs"]
+
+
+def test_entries_of_a_catalogue_have_keys_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in the user's catalogue speaks of that file's keys, all in the spelling of the file."""
+    monkeypatch.chdir(tmp_path)
+    entry = tmp_path / "cat/instances/p5.48xlarge.yaml"
+    entry.parent.mkdir(parents=True)
+    entry.write_text("id: p5.48xlarge\n", encoding="utf-8")
+    given = taken("NodePools x", {**POOLS, "catalog_dirs": ["cat"]}, resources.NodePoolsArgs)
+    with pytest.raises(ChecksFailed) as problem:
+        checked(evaluated(given), given)
+    assert {"memoryGiB", "nvmeGB"} <= {f.path.rpartition(": ")[2] for f in problem.value.findings}
 
 
 def test_keys_that_another_component_has() -> None:

@@ -276,7 +276,7 @@ class _Monitor(_Offline, mocks.MockMonitor):
         """Record a resource; in a preview its state is its inputs, that of a remote component nothing, and the rest is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if urn in self._recorded:
-            raise RuntimeError(f"two resources have the URN {urn}")
+            raise RuntimeError(f"two resources have the URN {urn}; give one of them another name")
         self._recorded[urn] = _resource(urn, request)
         self.resources[urn] = mocks.MockMonitor.ResourceRegistration(urn, "", {})
         return resource_pb2.RegisterResourceResponse(urn=urn, id="", object=None if request.remote else request.object)

@@ -183,9 +183,10 @@ class _Values:
         if isinstance(value, LATER):
             if takes_outputs:
                 return self._meanwhile(value, hint, path)
+            what = "an Output" if isinstance(value, pulumi.Output) else "a coroutine" if iscoroutine(value) else "an awaitable"
             if iscoroutine(value):
                 value.close()  # nobody will wait for it
-            return self.fault(path, "is an Output, which only the deployment knows", "a plain value", self._fix_of_output)
+            return self.fault(path, f"is {what}, which only the deployment knows", "a plain value", self._fix_of_output)
         if id(value) in above or len(above) > _DEEPEST:
             return self.fault(path, "holds itself or is nested too deeply", "plain values", "write it out")
         if not isinstance(value, Mapping) and not _is_list(value):

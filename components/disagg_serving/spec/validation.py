@@ -317,6 +317,8 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
         refusal = context["error"]
         refused = Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed)
         return refused if refusal.right is None else refused.corrected_by({path: refusal.right})
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 (what no comparison holds for, nan)
+        return Finding("schema", Level.ERROR, path, "is not a number", value, "a number")
     if kind in BOUNDS:
         message, allowed = BOUNDS[kind]
         words = FORMS.get(context.get("pattern", ""), "")
