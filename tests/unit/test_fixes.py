@@ -265,7 +265,8 @@ def assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:
                 yield from (v for t, v in zip(target.elts, node.value.elts, strict=True) if isinstance(t, ast.Name) and t.id == name)
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.py")), ids=lambda f: f.name)
+# corrections are places in a stack file; what programs.py says is for a program's code, which nothing here can change and try
+@pytest.mark.parametrize("file", sorted(f for f in FOLDER.glob("*.py") if f.name != "programs.py"), ids=lambda f: f.name)
 def test_advice_names_no_value(file: Path) -> None:
     """What is not tried says nothing that could be tried: advice is a constant without a setting's value."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
