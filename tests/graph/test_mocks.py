@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import blocks
+from documents import ROOT, tokens
 
-(EXAMPLE,) = (block.text for block in blocks("python") if "def test_" in block.text)
+(EXAMPLE,) = (t.content for t in tokens(ROOT / "docs/library.md") if t.type == "fence" and "def test_" in t.content)
 ROLE = '"node_role": "gpu-node"'
 
 
