@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import ROOT, tokens
+from documents import tokens
+from factories import ROOT
 
 (EXAMPLE,) = (t.content for t in tokens(ROOT / "docs/library.md") if t.type == "fence" and "def test_" in t.content)
 ROLE = '"node_role": "gpu-node"'
