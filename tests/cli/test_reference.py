@@ -52,6 +52,15 @@ def test_catalog_shows_entries_of_a_folder(disagg: Run, tmp_path: Path) -> None:
     assert "models/ours.yaml" in disagg.err
 
 
+@pytest.mark.parametrize("command", [("catalog", "instances"), ("fit", "--model", "qwen3-32b", "--instance", "p5.48xlarge")], ids=" ".join)
+def test_a_file_that_would_not_be_read_is_named(command: tuple[str, ...], disagg: Run, tmp_path: Path) -> None:
+    """A file under another name than its id changes no figure in silence, whichever command takes the folder."""
+    (tmp_path / "mine/instances").mkdir(parents=True)
+    (tmp_path / "mine/instances/my-p5.yaml").write_text("id: p5.48xlarge\n", encoding="utf-8")
+    assert disagg(*command, "--catalog-dir", "mine", cwd=tmp_path) == 2
+    assert "mine/instances/my-p5.yaml: id: p5.48xlarge is not the file's name (allowed: my-p5)" in disagg.err
+
+
 def test_rules_and_explain_tell_the_same(disagg: Run) -> None:
     """Every rule is listed, and explained with its level, meaning and reference."""
     assert disagg("rules") == 0

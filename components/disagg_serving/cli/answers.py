@@ -10,6 +10,8 @@ from ..catalog import load_catalog
 from ..errors import Finding, Level, SpecError, ToolError
 from ..planning.evaluation import evaluate
 from ..planning.rules import NO_STACK, StackContext
+from ..spec import EnvironmentSpec
+from ..spec.validation import try_parse
 
 
 def model(answer: str) -> None:
@@ -24,6 +26,13 @@ def instance(answer: str) -> None:
     instances = load_catalog().instances
     if answer not in instances:
         raise SpecError([instances.missing("instanceType", answer)])
+
+
+def stack_name(answer: str) -> None:
+    """Refuse a name that the environment of a stack cannot have, which is called by it and which names in AWS begin with."""
+    about = [f for f in try_parse(EnvironmentSpec, {"name": answer}).findings if f.path == "name"]
+    if about:
+        raise ToolError(f"{answer} is no name of a stack (allowed: {'; '.join(f.allowed for f in about)}): names in AWS begin with it")
 
 
 def region(answer: str) -> None:

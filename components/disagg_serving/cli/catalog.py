@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..catalog import Catalog, load_catalog
+from ..catalog import Catalog
 from ..errors import ToolError, did_you_mean
 from ..planning.rules import rules
 from ..planning.rules.form import FORM_CHECKS
-from .common import DataFormat, emit
+from .common import DataFormat, catalog_with, emit
 
 
 class Kind(StrEnum):
@@ -34,7 +33,7 @@ def catalog(
     ] = None,
 ) -> int:
     """List what is known, with source and date."""
-    known = load_catalog(catalog_dir or (), Path.cwd())
+    known = catalog_with(catalog_dir or ())
     entries = [getattr(known, kind.value)[i] for i in getattr(known, kind.value)]
     if output_format is DataFormat.JSON:
         emit(json.dumps([e.model_dump(mode="json", by_alias=True, exclude_none=True) for e in entries], indent=2, ensure_ascii=False), None)

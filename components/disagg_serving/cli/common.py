@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import SpecError, ToolError
 from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile, find_project, read_environment_file
+
+if TYPE_CHECKING:
+    from ..catalog import Catalog
 
 
 class DataFormat(StrEnum):
@@ -74,6 +79,16 @@ def makes_components(project: Project) -> bool:
     imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     return "deploy" not in imported | called and all(f.environment is None and ENVIRONMENT_KEY not in f.secrets for f in files)
+
+
+def catalog_with(folders: Sequence[str]) -> Catalog:
+    """The catalogue with a user's folders. Raises SpecError also for files in them that would not be read."""
+    from ..catalog import load_catalog  # noqa: PLC0415 (most commands have it from the stack's evaluation)
+
+    known = load_catalog(folders, Path.cwd())
+    if findings := known.unreachable():
+        raise SpecError(findings)
+    return known
 
 
 def on_terminal() -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..catalog import Catalog, Model, load_catalog
+from ..catalog import Catalog, Model
 from ..catalog.entries import Engine, Instance
 from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
@@ -25,7 +25,7 @@ from ..planning.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
 from ..spec.measured import CalibrationSpec
 from ..spec.serving import All2AllBackend, RoleName
-from .common import DataFormat, emit
+from .common import DataFormat, catalog_with, emit
 
 BAR_WIDTH = 64
 VERDICTS = {
@@ -99,7 +99,7 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     ] = None,
 ) -> int:
     """Say whether a model fits the GPUs of one engine, and how many tokens and requests it then holds."""
-    known = load_catalog(catalog_dir or (), Path.cwd())
+    known = catalog_with(catalog_dir or ())
     facts, node, image = _named(known, model, instance, engine)
     cut = {
         "tensor_parallel": tensor_parallel,

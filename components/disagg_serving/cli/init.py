@@ -17,7 +17,6 @@ from .common import emit, makes_components
 
 MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
 MOST_NODES, LEAST_RATE = 1000, 0.000001
-_STACK_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _Answer = TypeVar("_Answer", str, int, float)
 
 
@@ -156,10 +155,9 @@ def _project() -> Project | None:
 
 def _target(stack: str, project: Project | None) -> Path:
     """The stack's file. Raises ToolError where one must not be written."""
-    if not _STACK_NAME.fullmatch(stack):
-        raise ToolError(
-            f"{stack} is no name of a stack (allowed: small letters, digits and -, a letter first, at most 40: names in AWS begin with it)"
-        )
+    from .answers import stack_name  # noqa: PLC0415 (it takes the rules, which no --help needs)
+
+    stack_name(stack)
     target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
     if target.exists():
         raise ToolError(f"{_shown(target)} exists and is left as it is; choose another name, or edit it")
