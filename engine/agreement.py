@@ -19,10 +19,10 @@ from typing import Any
 from disagg_serving.catalog import Catalog
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Level
-from disagg_serving.planning.evaluation import evaluate
 from disagg_serving.planning.layout import resolve
-from disagg_serving.planning.rules.form import FORM_CHECKS
 from disagg_serving.planning.shapes import Group, Served, build_group
+from disagg_serving.rules.evaluation import evaluate
+from disagg_serving.rules.form import FORM_CHECKS
 from disagg_serving.spec import EnvironmentSpec
 from disagg_serving.spec.serving import RoleName
 from disagg_serving.spec.validation import try_parse

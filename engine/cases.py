@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from disagg_serving.catalog import Model
+from disagg_serving.forecast.fit.constants import batch_defaults
 from disagg_serving.manifests.serving import build_leader_worker_set
-from disagg_serving.planning.fit.constants import batch_defaults
 from disagg_serving.planning.shapes import Group
 
 from .build import HERE, Engine

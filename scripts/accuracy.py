@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disagg_serving.catalog import Catalog, load_catalog
-from disagg_serving.planning.balance.cases import comparison_rows, comparison_table
-from disagg_serving.planning.fit import Bars, EngineShape, capacity, tokens_of_pool
+from disagg_serving.forecast.balance.cases import comparison_rows, comparison_table
+from disagg_serving.forecast.fit import Bars, EngineShape, capacity, tokens_of_pool
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests/data/kv-cases.csv"

@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "components/disagg_serving/preview/replacements.yaml"
+TABLE = ROOT / "components/disagg_serving/comparison/replacements.yaml"
 SAYS = re.compile(
     r"forces? (?:a |the )?(?:new|replacement|creation|re-?creation)|new (?:\w+ ){0,2}(?:resource )?(?:to be|is|will be) created|force a new|"
     r"(?:will|to) (?:be )?(?:re-?created?|replaced?)\b|requires? (?:replacement|re-?creation)|replaces? the resource",

@@ -19,8 +19,8 @@ from typing import Any
 
 from disagg_serving.manifests.observability.dashboards import dashboards
 from disagg_serving.manifests.observability.panels import COLUMNS, grafana
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 from disagg_serving import pins
 from disagg_serving.catalog import load_catalog
 from disagg_serving.catalog.loader import PACKAGE_DIR
-from disagg_serving.planning.cost import FIXED, cost_of
+from disagg_serving.forecast.cost import FIXED, cost_of
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.startup import (
     BASE_SECONDS,
@@ -69,7 +69,7 @@ def _per_gb() -> float:
 
 
 TUTORIAL_HOURS, THEIR_FEE = 2, 0.12
-"""How long the tutorial leaves its GPU node running, and what others say that Auto Mode takes (planning/cost.py)."""
+"""How long the tutorial leaves its GPU node running, and what others say that Auto Mode takes (forecast/cost.py)."""
 
 
 def tutorial_cost() -> list[str]:

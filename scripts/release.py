@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from disagg_serving.errors import SpecError, ToolError
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import Project, find_project
 from packaging.version import InvalidVersion, Version
 from pulumi import Output, StackReference

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from disagg_serving.preview.graph import Graph
+from disagg_serving.recording.graph import Graph
 from disagg_serving.resources.iam import CLUSTER_POLICIES, NODE_POLICIES, managed_policy
 
 from scripts.reference import table

@@ -8,7 +8,7 @@ from pathlib import Path
 from sys import modules
 
 from disagg_serving.errors import Level
-from disagg_serving.planning.rules import Rule, rules
+from disagg_serving.rules import Rule, rules
 
 from scripts.reference import escaped, page, table
 
@@ -16,12 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/rules.md"
 AREAS: Mapping[str, str] = {
     "environment": "Network, cluster and secrets", "namespaces": "Whose a namespace is", "roles": "Prefill and decode",
-    "parallel": "Parallelism", "experts": "Expert parallelism", "engine": "The engine", "flags": "Flags of your own", "memory": "GPU memory",
+    "parallel": "Parallelism", "experts": "Expert parallelism", "engine_arguments": "The engine",
+    "flags": "Flags of your own", "memory": "GPU memory",
     "calibration": "Measured memory", "weights": "Weights", "capacity": "Nodes", "reservations": "Reserved capacity", "balance": "Traffic",
     "autoscaling": "Autoscaling", "rollout": "Rollout", "gateway": "The way in", "charts": "Charts", "observability": "Observability",
-    "objects": "Kubernetes objects", "programs": "A program as a whole", "look_ups": "What AWS says",
+    "declared_objects": "Kubernetes objects", "programs": "A program as a whole", "look_ups": "What AWS says",
 }  # fmt: skip
-"""Each module of planning/rules with the heading of its rules, in the order of the page. No heading is a rule's id."""
+"""Each module of rules/checks with the heading of its rules, in the order of the page. No heading is a rule's id."""
 
 
 def rules_page() -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from disagg_serving.preview.diff import Change, Op
-from disagg_serving.preview.plan import make_plan
-from disagg_serving.preview.renames import is_custom
+from disagg_serving.comparison.renames import is_custom
+from disagg_serving.recording.difference import Change, Op
+from disagg_serving.recording.plan import make_plan
 from recording import PROJECT
 
 SECRETS = frozenset({"disagg-serving:apiKey"})

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from disagg_serving.catalog import load_catalog
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import Evaluation, evaluate
 from disagg_serving.planning.layout import build_layout, resolve
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.evaluation import Evaluation, evaluate
 from disagg_serving.spec import EnvironmentSpec
 from disagg_serving.spec.validation import parse
 

@@ -6,8 +6,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from disagg_serving.planning.evaluation import Evaluation, evaluate, evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.evaluation import Evaluation, evaluate, evaluate_file
 from disagg_serving.spec.stack_file import find_project
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from disagg_serving.preview.graph import Graph
+from disagg_serving.recording.graph import Graph
 from factories import STACKS, aggregated, environment, existing_cluster, model
 from recording import environment_graph, stack_graph
 

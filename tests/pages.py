@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from disagg_serving.errors import Finding, Level
-from disagg_serving.preview.diff import Change, CheckChanges, Delta, Difference, Op, PathChange
-from disagg_serving.preview.graph import Graph, Resource
-from disagg_serving.preview.output.html import render_html
-from disagg_serving.preview.plan import Plan
+from disagg_serving.recording.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
+from disagg_serving.recording.graph import Graph, Resource
+from disagg_serving.recording.plan import Plan
+from disagg_serving.report.html import render_html
 from factories import STACKS, aggregated, check, environment, existing_cluster, model, role
 from recording import PROJECT, environment_graph, stack_graph
 

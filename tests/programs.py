@@ -7,9 +7,9 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-from disagg_serving.planning.rules import Stage, check_objects, rules
-from disagg_serving.preview.graph import declared
+from disagg_serving.recording.graph import declared
 from disagg_serving.resources import Environment, ModelServing, NodePools
+from disagg_serving.rules import Stage, check_objects, rules
 from recording import program_graph
 
 RULES = {r.id for r in rules() if r.stage is Stage.OBJECTS and r.check.__module__.endswith(".programs")}

@@ -14,9 +14,9 @@ from disagg_serving.manifests.lws import CONTROLLER_LABELS
 from disagg_serving.manifests.names import picker_name, router_labels
 from disagg_serving.manifests.serving import build_leader_worker_set, build_pod_template, build_service
 from disagg_serving.pins import lws_image
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.shapes import Group, Layout, Served
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from disagg_serving.verify.snapshot import Answers, Ref, Snapshot, Unread
 from disagg_serving.verify.view import NODES, View, deployments_in, lists_to_read, objects_to_read, pods_in, slices_in

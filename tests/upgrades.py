@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from disagg_serving.comparison.compare import STACK_TYPE, compare
+from disagg_serving.comparison.paths import differences
+from disagg_serving.comparison.renames import find_renames
+from disagg_serving.comparison.replacements import is_refused
 from disagg_serving.errors import SpecError, ToolError
-from disagg_serving.preview.comparison import STACK_TYPE, compare
-from disagg_serving.preview.diff import Change, Op
-from disagg_serving.preview.graph import COMPUTED, SECRET
-from disagg_serving.preview.paths import differences
-from disagg_serving.preview.renames import find_renames
-from disagg_serving.preview.replacements import is_refused
+from disagg_serving.recording.difference import Change, Op
+from disagg_serving.recording.graph import COMPUTED, SECRET
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
 from packaging.version import Version

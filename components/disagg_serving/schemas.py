@@ -30,7 +30,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     In a stack file everything outside the environment belongs to Pulumi and passes.
     """
     if kind == PLAN:
-        from .preview.keys import PlanKeys  # noqa: PLC0415 (nothing else here needs it)
+        from .comparison.keys import PlanKeys  # noqa: PLC0415 (nothing else here needs it)
 
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PlanKeys.model_json_schema(by_alias=True)}
     if kind != "stack":

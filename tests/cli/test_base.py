@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run
-from disagg_serving.preview import base, replacements
+from disagg_serving.comparison import base_plan as base
+from disagg_serving.comparison import replacements
 from factories import ROOT, environment, model, role
 from repositories import Repository, program
 
@@ -158,7 +159,7 @@ def test_a_plan_of_other_code_is_not_kept(tmp_path: Path, monkeypatch: pytest.Mo
     package = tmp_path / "package"
     (package / "preview").mkdir(parents=True)
     (package / "catalog.yaml").write_text("a: 1\n", encoding="utf-8")
-    monkeypatch.setattr(base, "__file__", str(package / "preview/base.py"))
+    monkeypatch.setattr(base, "__file__", str(package / "comparison/base_plan.py"))
     first = base._installed()
     assert base._installed() == first
     (package / "catalog.yaml").write_text("a: 2\n", encoding="utf-8")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from command_line import Run
+from disagg_serving.comparison import requirements
+from disagg_serving.comparison.revision import find_revision
 from disagg_serving.errors import ToolError
-from disagg_serving.preview import requirements
-from disagg_serving.preview.revision import find_revision
 from repositories import Repository
 
 

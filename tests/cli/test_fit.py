@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from command_line import Run
-from disagg_serving.planning.report import capacities
+from disagg_serving.forecast.capacities import capacities
 from factories import example
 
 GLM = ("fit", "--model", "glm-5-fp8", "--instance", "p5.48xlarge", "--tensor-parallel", "8")

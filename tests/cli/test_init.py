@@ -15,7 +15,7 @@ from disagg_serving import __version__
 from disagg_serving.catalog import load_catalog
 from disagg_serving.cli.new_project import requirements
 from disagg_serving.errors import SpecError
-from disagg_serving.planning.proposal import Wish, propose
+from disagg_serving.rules.proposal import Wish, propose
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
 from factories import ROOT
 from packaging.requirements import Requirement

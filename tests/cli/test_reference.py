@@ -9,7 +9,7 @@ import yaml
 from command_line import Run
 from disagg_serving.catalog import load_catalog
 from disagg_serving.catalog.loader import PACKAGE_DIR
-from disagg_serving.planning.rules import rules
+from disagg_serving.rules import rules
 from disagg_serving.schemas import KINDS
 from factories import ROOT, STACKS
 from jsonschema import Draft202012Validator

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from command_line import Run, write_project
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import evaluate_file
-from disagg_serving.preview import recorder
-from disagg_serving.preview.graph import SECRET, Graph
+from disagg_serving.recording import recorder
+from disagg_serving.recording.graph import SECRET, Graph
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY, find_project
 from factories import ROOT, STACKS, aggregated, check, environment, layout, model
 from recording import PROJECT, environment_graph, program_graph

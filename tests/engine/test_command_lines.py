@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from disagg_serving.catalog.flags import flags_of
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, check
 from generator import Generator

@@ -12,8 +12,8 @@ from disagg_serving.catalog import Catalog
 from disagg_serving.catalog.flags import flags_of
 from disagg_serving.errors import Level
 from disagg_serving.planning.layout import resolve
-from disagg_serving.planning.rules import Subject, rules
-from disagg_serving.planning.rules.engine import is_owned, is_secret
+from disagg_serving.rules import Subject, rules
+from disagg_serving.rules.checks.engine_arguments import is_owned, is_secret
 from disagg_serving.spec import EnvironmentSpec
 from disagg_serving.spec.validation import parse
 from factories import ROOT, aggregated, environment

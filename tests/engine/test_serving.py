@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from disagg_serving.planning.fit.kv import KvPlan, kv_plan
-from disagg_serving.planning.report import shape_of
+from disagg_serving.forecast.capacities import shape_of
+from disagg_serving.forecast.fit.kv import KvPlan, kv_plan
 from disagg_serving.planning.shapes import GIB, Layout
 from disagg_serving.verify.metrics import TRANSFERS, read_metrics
 from engine_stacks import laid_out, pods, prompt_of, show, stack

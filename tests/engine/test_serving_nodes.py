@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from disagg_serving.planning.fit.kv import kv_plan
-from disagg_serving.planning.report import shape_of
+from disagg_serving.forecast.capacities import shape_of
+from disagg_serving.forecast.fit.kv import kv_plan
 from disagg_serving.planning.shapes import GIB
 from engine_stacks import laid_out, pods, prompt_of, show, stack
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import evaluate_file
-from disagg_serving.preview.output.files import file_names, to_yaml
-from disagg_serving.preview.output.markdown import render_markdown
-from disagg_serving.preview.output.text import render_text
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.plan import make_plan
+from disagg_serving.report.files import file_names, to_yaml
+from disagg_serving.report.markdown import render_markdown
+from disagg_serving.report.text import render_text
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, model, role
 from watched import dashboards, objects, watched

@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving.errors import ProgramError, SpecError
-from disagg_serving.planning.report import capacities
-from disagg_serving.preview.graph import COMPUTED, SECRET
+from disagg_serving.forecast.capacities import capacities
+from disagg_serving.recording.graph import COMPUTED, SECRET
 from factories import aggregated, environment, layout
 from recording import environment_graph, one, program_graph
 

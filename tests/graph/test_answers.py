@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from disagg_serving.comparison.compare import compare
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import Difference
-from disagg_serving.preview.plan import Plan
+from disagg_serving.recording.difference import Difference
+from disagg_serving.recording.plan import Plan
 from factories import aggregated, environment, model, role
 from recording import environment_graph
 

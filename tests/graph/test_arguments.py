@@ -15,8 +15,8 @@ import pulumi
 import pytest
 from disagg_serving import resources
 from disagg_serving.errors import Finding, Level, SpecError
-from disagg_serving.preview.graph import Graph
-from disagg_serving.preview.recorder import record
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.recorder import record
 from disagg_serving.resources.arguments import taken
 from disagg_serving.resources.base import checked, evaluated
 from disagg_serving.resources.wording import ChecksFailed

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving.errors import SpecError
-from disagg_serving.preview.graph import Graph
+from disagg_serving.recording.graph import Graph
 from factories import environment, existing_cluster, model, role
 from recording import environment_graph, one, program_graph
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from changes import CASES, Case, expanded, operations
+from disagg_serving.comparison.compare import compare
+from disagg_serving.comparison.effects.weigh import worst_first
+from disagg_serving.comparison.replacements import is_known
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import Difference, Op
-from disagg_serving.preview.effects import worst_first
-from disagg_serving.preview.replacements import is_known
+from disagg_serving.recording.difference import Difference, Op
 from factories import STACKS
 from recording import stack_graph
 

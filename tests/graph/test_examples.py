@@ -10,8 +10,8 @@ from typing import Any
 
 import pulumi
 import pytest
-from disagg_serving.preview.graph import COMPUTED, Graph
-from disagg_serving.preview.plan import Plan, make_plan
+from disagg_serving.recording.graph import COMPUTED, Graph
+from disagg_serving.recording.plan import Plan, make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
 from recording import kinds, one, program_graph

@@ -9,9 +9,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 from disagg_serving.errors import Level
-from disagg_serving.planning.rules import check_objects
-from disagg_serving.preview.graph import declared
+from disagg_serving.recording.graph import declared
 from disagg_serving.resources import Autoscaling, Lws
+from disagg_serving.rules import check_objects
 from programs import environment, found, inside, model, pools, serve
 from recording import program_graph
 

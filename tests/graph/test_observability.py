@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from disagg_serving.preview.graph import Graph
+from disagg_serving.recording.graph import Graph
 from factories import environment
 from recording import environment_graph, one, program_graph
 from watched import ALL, pair

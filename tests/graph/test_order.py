@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disagg_serving.preview.graph import Graph, Resource
+from disagg_serving.recording.graph import Graph, Resource
 from disagg_serving.resources.base import POOL_DELETE_TIMEOUT
 from factories import aggregated, environment
 from recording import environment_graph, kinds, one, stack_graph

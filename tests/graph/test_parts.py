@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving.errors import SpecError
-from disagg_serving.preview.graph import COMPUTED, Graph, Resource
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.graph import COMPUTED, Graph, Resource
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
 from recording import one, program_graph

@@ -12,9 +12,9 @@ import pulumi_kubernetes as k8s
 import pytest
 from disagg_serving import labels
 from disagg_serving.errors import Level
-from disagg_serving.planning.rules import check_objects
-from disagg_serving.preview.graph import declared
+from disagg_serving.recording.graph import declared
 from disagg_serving.resources import Cluster, Gateway, Lws
+from disagg_serving.rules import check_objects
 from factories import STACKS
 from programs import RULES, environment, found, inside, model, pools, serve
 from recording import program_graph, stack_graph

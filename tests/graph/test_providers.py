@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from changes import edit
+from disagg_serving.comparison.compare import compare
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import Change, Difference, Op
-from disagg_serving.preview.graph import SECRET
-from disagg_serving.preview.plan import make_plan
-from disagg_serving.preview.providers import TYPE
+from disagg_serving.recording.difference import Change, Difference, Op
+from disagg_serving.recording.graph import SECRET
+from disagg_serving.recording.plan import make_plan
+from disagg_serving.recording.providers import TYPE
 from disagg_serving.resources.environment import TYPE as ENVIRONMENT
 from recording import PROJECT
 

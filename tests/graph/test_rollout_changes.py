@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 from changes import plan_of
+from disagg_serving.comparison.compare import compare
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import Change, Difference, Op
+from disagg_serving.recording.difference import Change, Difference, Op
 
 OTHER = {"generation": "b", "engine": "vllm-0.27.1-dlc"}
 NOTHING: dict[str, Any] = {}

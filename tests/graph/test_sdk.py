@@ -13,13 +13,13 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 import pytest
 from disagg_serving.errors import ProgramError
-from disagg_serving.preview import recorder
-from disagg_serving.preview.graph import COMPUTED, Graph
-from disagg_serving.preview.output.html import render_html
-from disagg_serving.preview.output.markdown import render_markdown
-from disagg_serving.preview.output.text import render_text
-from disagg_serving.preview.plan import Plan
-from disagg_serving.preview.stops import OfflineError
+from disagg_serving.recording import recorder
+from disagg_serving.recording.graph import COMPUTED, Graph
+from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.stops import OfflineError
+from disagg_serving.report.html import render_html
+from disagg_serving.report.markdown import render_markdown
+from disagg_serving.report.text import render_text
 from pulumi.runtime import _callbacks
 from pulumi.runtime.proto import engine_pb2_grpc, resource_pb2_grpc
 from recording import one, program_graph

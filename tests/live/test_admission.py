@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from disagg_serving.catalog import Catalog
-from disagg_serving.planning import evaluation
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules import evaluation
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, layout, model
 from generator import Generator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from pulumi import automation
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from changes import CASES, Case, edit, short
-from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import Op
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.comparison.compare import compare
+from disagg_serving.recording.difference import Op
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from live.conftest import clear
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disagg_serving.preview.graph import COMPUTED, SECRET, Graph, Resource
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.graph import COMPUTED, SECRET, Graph, Resource
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from live.conftest import clear, gpu_nodes
 from live.workloads import is_ready, pods

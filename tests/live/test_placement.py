@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from disagg_serving import labels
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, environment, layout, model, role
 from live.conftest import clear, gpu_nodes

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.manifests.network_policy import PROXY_PORT, PROXY_READY_PORT
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import API_PORT, BEHIND_SIDECAR_PORT
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import read_stack_file
 from factories import ROOT, STACKS
 from live.traffic import BY_PREFIX, KEY, LOAD_BALANCER, MONO, OPEN, ROUTER, Stage, chat, envoy_binary, envoy_text, get, play

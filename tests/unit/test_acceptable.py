@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from disagg_serving.errors import Level
+from disagg_serving.forecast.capacities import capacities
 from disagg_serving.manifests.engine import environment as variables
-from disagg_serving.planning.report import capacities
-from disagg_serving.preview.plan import placement_of
+from disagg_serving.recording.plan import placement_of
 from factories import aggregated, check, environment, layout, model, role
 
 REASON = "the second reservation begins on Monday"

@@ -9,9 +9,9 @@ import pytest
 from bad_input import CASES
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.rules import Stage, rules
-from disagg_serving.preview.plan import placement_of
-from disagg_serving.preview.topology import topology_of
+from disagg_serving.recording.plan import placement_of
+from disagg_serving.recording.topology import topology_of
+from disagg_serving.rules import Stage, rules
 from factories import check, environment, layout, model, role
 
 REASON = "the second reservation begins on Monday"

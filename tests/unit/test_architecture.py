@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from disagg_serving.errors import Level
-from disagg_serving.planning.rules import Rule, rules
+from disagg_serving.rules import Rule, rules
 from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
 BASE = {"labels", "corrections", "credentials", "errors", "pins", "yaml_io"}
 FORM = BASE | {"spec", "catalog"}
+PLAN = FORM | {"planning", "forecast"}
+CHECKED = PLAN | {"rules"}
 LAYERS: dict[str, set[str]] = {
     "labels": set(),
     "corrections": set(),
@@ -24,15 +26,19 @@ LAYERS: dict[str, set[str]] = {
     "yaml_io": {"errors"},
     "spec": BASE | {"spec"},
     "catalog": FORM,
-    "schemas": FORM | {"preview"},
     "planning": FORM | {"planning"},
-    "lookups": FORM | {"planning", "lookups"},
-    "manifests": FORM | {"planning", "manifests"},
-    "resources": FORM | {"planning", "lookups", "manifests", "resources", ""},
-    "verify": FORM | {"planning", "manifests", "verify"},
-    "load": FORM | {"planning", "manifests", "verify", "load"},
-    "preview": FORM | {"planning", "manifests", "resources", "preview", "verify"},
-    "cli": FORM | {"schemas", "planning", "lookups", "manifests", "resources", "preview", "verify", "load", "cli", ""},
+    "forecast": FORM | {"planning", "forecast"},
+    "rules": PLAN | {"rules"},
+    "lookups": CHECKED | {"lookups"},
+    "manifests": PLAN | {"manifests"},
+    "verify": CHECKED | {"manifests", "verify"},
+    "load": CHECKED | {"manifests", "verify", "load"},
+    "resources": CHECKED | {"lookups", "manifests", "resources", ""},
+    "recording": CHECKED | {"manifests", "resources", "recording"},
+    "comparison": CHECKED | {"manifests", "recording", "comparison"},
+    "report": CHECKED | {"manifests", "recording", "comparison", "verify", "load", "report"},
+    "schemas": FORM | {"comparison"},
+    "cli": CHECKED | {"schemas", "lookups", "manifests", "resources", "recording", "comparison", "report", "verify", "load", "cli", ""},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -96,7 +102,7 @@ def test_layers_name_only_parts_that_exist() -> None:
 def test_pulumi_is_imported_in_two_places_only(file: Path) -> None:
     """Checking and rendering stay fast and free of Pulumi: only the components and the recorder know it."""
     found = {t for t in imports(file) if t.split(".")[0].startswith("pulumi")}
-    assert not found or file.is_relative_to(PACKAGE / "resources") or name_of(file) == "preview/recorder.py"
+    assert not found or file.is_relative_to(PACKAGE / "resources") or name_of(file) == "recording/recorder.py"
 
 
 @pytest.mark.parametrize("file", [f for f in modules() if name_of(f) != "labels.py"], ids=name_of)

@@ -10,16 +10,17 @@ import promql_parser
 import pytest
 import yaml
 from disagg_serving.errors import Level
+from disagg_serving.forecast.autoscaling import BACKLOG_SECONDS, KV_CACHE_USAGE, WAITING_REQUESTS, pace, signals
+from disagg_serving.forecast.cost import cost_of
 from disagg_serving.manifests.autoscaling import build_scaled_object, keda_chart, keda_chart_values, query_of
 from disagg_serving.manifests.bundle import build_all, charts, images
 from disagg_serving.manifests.gateway import CONFIG_FILE, router_values
 from disagg_serving.manifests.picker import IN_FLIGHT
 from disagg_serving.pins import KEDA_CHART
-from disagg_serving.planning.autoscaling import BACKLOG_SECONDS, KV_CACHE_USAGE, WAITING_REQUESTS, at_most, pace, signals
-from disagg_serving.planning.cost import cost_of
+from disagg_serving.planning.image_sources import in_repository
 from disagg_serving.planning.placement import place
+from disagg_serving.planning.scaling import at_most
 from disagg_serving.planning.shapes import Group, Layout
-from disagg_serving.planning.sources import in_repository
 from disagg_serving.planning.startup import startup_budget_seconds
 from factories import ROOT, aggregated, check, environment, layout, model, role
 

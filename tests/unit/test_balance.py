@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from disagg_serving.planning.balance import (
+from disagg_serving.forecast.balance import (
     BalanceError,
     Engines,
     MeasuredRate,
@@ -22,8 +22,8 @@ from disagg_serving.planning.balance import (
     split_for,
     waiting_factor,
 )
-from disagg_serving.planning.balance.law import role_requests
-from disagg_serving.planning.balance.runs import MeasuredRun, calibrate, demand, output_tokens_per_second, prefill_saturated, requests_per_second
+from disagg_serving.forecast.balance.law import role_requests
+from disagg_serving.forecast.balance.runs import MeasuredRun, calibrate, demand, output_tokens_per_second, prefill_saturated, requests_per_second
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from disagg_serving.catalog import Catalog
-from disagg_serving.planning.balance import (
+from disagg_serving.forecast.balance import (
     BalanceError,
     Endpoint,
     MeasuredRate,
@@ -28,7 +28,7 @@ from disagg_serving.planning.balance import (
     prefill_tokens,
     rates_at,
 )
-from disagg_serving.planning.balance.goodput import MeasuredPoint, Objective, search
+from disagg_serving.forecast.balance.goodput import MeasuredPoint, Objective, search
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from disagg_serving.catalog import load_catalog
 from disagg_serving.errors import Finding, SpecError
-from disagg_serving.planning.balance import MeasuredRate, RateCurve
-from disagg_serving.planning.evaluation import evaluate
-from disagg_serving.planning.fit import Bars, Calibration, EngineShape, parse_log
-from disagg_serving.planning.fit.calibration import Expected, contradictions
-from disagg_serving.planning.report import capacity_of
+from disagg_serving.forecast.balance import MeasuredRate, RateCurve
+from disagg_serving.forecast.capacities import capacity_of
+from disagg_serving.forecast.fit import Bars, Calibration, EngineShape, parse_log
+from disagg_serving.forecast.fit.calibration import Expected, contradictions
+from disagg_serving.rules.evaluation import evaluate
 from disagg_serving.spec import RateSpec
 from disagg_serving.spec.validation import try_parse
 from factories import ROOT, aggregated, environment, role

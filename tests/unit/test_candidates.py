@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from disagg_serving.errors import Finding
+from disagg_serving.forecast.cost import cost_of
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.gateway import router_values
-from disagg_serving.planning.cost import cost_of
 from disagg_serving.planning.pairs import identity_of
 from disagg_serving.planning.placement import place
-from disagg_serving.planning.rules.rollout import RESERVE
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.checks.rollout import RESERVE
 from factories import RESERVED, ROOT, aggregated, check, environment, existing_cluster, layout, model, role
 
 DIGEST = "sha256:" + "0" * 64

@@ -13,7 +13,7 @@ from disagg_serving.catalog.entries import Instance
 from disagg_serving.catalog.hf_config import GQA, MLA, read_model
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.errors import Level, SpecError
-from disagg_serving.planning.evaluation import evaluate
+from disagg_serving.rules.evaluation import evaluate
 from disagg_serving.spec.validation import try_parse
 from factories import aggregated, environment, model, role
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from disagg_serving import pins
 from disagg_serving.catalog import load_catalog
-from disagg_serving.planning.balance.cases import TOLERANCE
-from disagg_serving.planning.rules.balance import BUSY
+from disagg_serving.forecast.balance.cases import TOLERANCE
+from disagg_serving.rules.checks.balance import BUSY
 from factories import ROOT
 
 from engine.build import PARSERS, SERVING, SETTINGS

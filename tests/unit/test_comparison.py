@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from disagg_serving import labels
+from disagg_serving.comparison.compare import compare
+from disagg_serving.comparison.effects.engines import LWS
+from disagg_serving.comparison.paths import differences
+from disagg_serving.comparison.replacements import covers
 from disagg_serving.errors import Level
-from disagg_serving.preview.comparison import compare
-from disagg_serving.preview.diff import NEW_ID, Change, Difference, Op
-from disagg_serving.preview.effects_engines import LWS
-from disagg_serving.preview.graph import COMPUTED, Graph
-from disagg_serving.preview.output.figures import verdict_of
-from disagg_serving.preview.output.text import render_text
-from disagg_serving.preview.paths import differences
-from disagg_serving.preview.plan import Plan
-from disagg_serving.preview.replacements import covers
+from disagg_serving.recording.difference import NEW_ID, Change, Difference, Op
+from disagg_serving.recording.graph import COMPUTED, Graph
+from disagg_serving.recording.plan import Plan
+from disagg_serving.report.figures import verdict_of
+from disagg_serving.report.text import render_text
 
 COMPONENT = "acme:index:Part"
 VPC, SUBNET, KEY, BUCKET = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:kms/key:Key", "aws:s3/bucket:Bucket"

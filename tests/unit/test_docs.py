@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from disagg_serving.planning.rules import rules
+from disagg_serving.rules import rules
 from disagg_serving.schemas import json_schema
 from disagg_serving.verify.points import MEANING
 from documents import Block, anchors, blocks, documents, links, tokens

@@ -7,7 +7,7 @@ import re
 import pytest
 from disagg_serving.catalog import Catalog
 from disagg_serving.catalog.flags import versions
-from disagg_serving.planning.rules import rules
+from disagg_serving.rules import rules
 from factories import ROOT
 
 from engine.agreement import GRIDS, IMAGES, environment, page

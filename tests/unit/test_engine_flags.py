@@ -16,9 +16,9 @@ from disagg_serving.catalog import Catalog
 from disagg_serving.catalog.flags import flags_of, versions
 from disagg_serving.errors import Finding
 from disagg_serving.manifests.engine import command_args
-from disagg_serving.planning.evaluation import evaluate, evaluate_file
-from disagg_serving.planning.rules import rules
-from disagg_serving.planning.rules.engine import is_owned
+from disagg_serving.rules import rules
+from disagg_serving.rules.checks.engine_arguments import is_owned
+from disagg_serving.rules.evaluation import evaluate, evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
-from disagg_serving.planning.rules import Stage, rules
-from disagg_serving.planning.rules.registry import UNDER_LAYOUT
+from disagg_serving.rules import Stage, rules
+from disagg_serving.rules.registry import UNDER_LAYOUT
 from factories import aggregated, check, environment, model, role
 
 

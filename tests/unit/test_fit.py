@@ -8,10 +8,10 @@ from disagg_serving.catalog import Catalog, Model, load_catalog
 from disagg_serving.catalog.hf_config import GQA, MLA
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.errors import SpecError
-from disagg_serving.planning import fit
-from disagg_serving.planning.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, tokens_of_pool, unknown_architecture
-from disagg_serving.planning.fit.constants import constant, follows, release
-from disagg_serving.planning.fit.weights import indexer_layers, precisions, stages, weight_parts
+from disagg_serving.forecast import fit
+from disagg_serving.forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, tokens_of_pool, unknown_architecture
+from disagg_serving.forecast.fit.constants import constant, follows, release
+from disagg_serving.forecast.fit.weights import indexer_layers, precisions, stages, weight_parts
 from disagg_serving.yaml_io import read_yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from disagg_serving.errors import SpecError
-from disagg_serving.planning.fit import Calibration, parse_log, read_log
+from disagg_serving.forecast.fit import Calibration, parse_log, read_log
 from factories import ROOT
 
 from scripts.accuracy import CASES, MEAN_KV, NOT_COUNTED, Line, case_catalog, compare, mean_error, read_cases, table

@@ -14,10 +14,9 @@ from bad_input import CASES
 from disagg_serving.catalog import Catalog, load_catalog
 from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
-from disagg_serving.planning import evaluation
-from disagg_serving.planning.evaluation import Evaluation
-from disagg_serving.planning.rules import Stage, rules
-from disagg_serving.planning.rules.registry import UNDER_LAYOUT
+from disagg_serving.rules import Stage, evaluation, rules
+from disagg_serving.rules.evaluation import Evaluation
+from disagg_serving.rules.registry import UNDER_LAYOUT
 from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
 from generator import Generator
 from hypothesis import given, settings
@@ -26,7 +25,7 @@ from hypothesis import strategies as st
 RULES = {r.id for r in rules()}
 OF_LAYOUTS = {r.id for r in rules() if r.stage is Stage.LAYOUT}
 FORM = {"schema", "missing", "unknown-key"}
-FOLDER = ROOT / "components/disagg_serving/planning/rules"
+FOLDER = ROOT / "components/disagg_serving/rules/checks"
 NAMES_VALUE = re.compile(r"\b\d|\w: ?\S|=\S|\b(true|false)\b")
 COMMANDS = re.compile(r"`[^`]*`")
 TYPES = ("p5.4xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")

@@ -10,9 +10,9 @@ import pytest
 from disagg_serving.catalog import load_catalog
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Level
-from disagg_serving.planning.cost import cost_of, old_prices
-from disagg_serving.planning.forecast import forecast_of
-from disagg_serving.planning.report import capacity_of
+from disagg_serving.forecast.capacities import capacity_of
+from disagg_serving.forecast.cost import cost_of, old_prices
+from disagg_serving.forecast.traffic import forecast_of
 from factories import ROOT, aggregated, check, environment, layout, model, role
 
 WORK = {"inputTokens": 8000, "outputTokens": 1000}

@@ -13,8 +13,8 @@ from disagg_serving.manifests.gateway import CONFIG_FILE, build_load_balancer, r
 from disagg_serving.manifests.picker import HANDLERS, IN_PROFILES, picker_config
 from disagg_serving.manifests.serving import build_routing_sidecar
 from disagg_serving.pins import DEFAULT_ROUTER
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, Layout
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, layout, model, role
 

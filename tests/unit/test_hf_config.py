@@ -10,8 +10,8 @@ import pytest
 from disagg_serving.catalog import Model
 from disagg_serving.catalog.hf_config import read_model
 from disagg_serving.errors import SpecError
-from disagg_serving.planning.fit import EngineShape
-from disagg_serving.planning.fit.weights import Stage, weight_parts
+from disagg_serving.forecast.fit import EngineShape
+from disagg_serving.forecast.fit.weights import Stage, weight_parts
 
 BASE: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 from disagg_serving.errors import Finding, Level
-from disagg_serving.preview.diff import Change, Difference, Op
-from disagg_serving.preview.graph import Graph
-from disagg_serving.preview.output.html import render_html
-from disagg_serving.preview.plan import Plan
+from disagg_serving.recording.difference import Change, Difference, Op
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import Plan
+from disagg_serving.report.html import render_html
 from pages import DIFFERENCE, HOSTILE, hostile_plan, plan_of, plans
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import evaluate_file
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, environment, existing_cluster, layout, model, role
 from jsonschema import Draft202012Validator, ValidationError

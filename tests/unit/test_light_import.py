@@ -14,7 +14,7 @@ LOADED = f"import sys; sys.exit(' '.join(m for m in {HEAVY} if m in sys.modules)
     "code",
     [
         "import disagg_serving",
-        "import disagg_serving.spec, disagg_serving.catalog, disagg_serving.planning.evaluation, disagg_serving.manifests.bundle",
+        "import disagg_serving.spec, disagg_serving.catalog, disagg_serving.rules.evaluation, disagg_serving.manifests.bundle",
         "from disagg_serving.cli.main import main; main(['check', 'prod'])",
     ],
 )

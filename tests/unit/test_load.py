@@ -18,9 +18,9 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.load import GENERATOR, PERCENTILES, RESULT, Run, build_load
 from disagg_serving.manifests.names import LOAD_LABELS, router_labels
 from disagg_serving.manifests.network_policy import PROXY_PORT
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
-from disagg_serving.preview.output.load import render_runs
+from disagg_serving.report.load import render_runs
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import read_stack_file
 from disagg_serving.verify.metrics import NOTHING, Metrics
 from factories import ROOT, STACKS, aggregated, environment, layout, model
@@ -83,7 +83,7 @@ def test_the_job_is_valid_and_prints_only_its_result() -> None:
 def test_secrets_stay_references() -> None:
     """API key and token reach the generator as variables from the model's Secrets, never as text."""
     guarded = model(workload=WORK, gateway={"apiKeySecret": "apiKey"}, weights={"tokenKey": "hfToken"})
-    from disagg_serving.planning.rules import StackContext
+    from disagg_serving.rules import StackContext
     from factories import check
 
     wanted = check(

@@ -16,10 +16,10 @@ from botocore.exceptions import BotoCoreError, ConnectTimeoutError, SSOTokenLoad
 from disagg_serving.errors import Finding, Level, ToolError
 from disagg_serving.lookups import ACTIONS, look_up, open_session
 from disagg_serving.lookups.failures import NO_CREDENTIALS
-from disagg_serving.planning.acceptance import unused_acceptances
-from disagg_serving.planning.evaluation import judge
-from disagg_serving.planning.looked_up import LookedUp, questions_of
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.acceptance import unused_acceptances
+from disagg_serving.rules.evaluation import judge
+from disagg_serving.rules.looked_up import LookedUp, questions_of
 from factories import ROOT, aggregated, environment, existing_cluster, layout, model, role
 from moto import mock_aws
 

@@ -8,12 +8,12 @@ import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
 from disagg_serving.errors import Finding, Level
-from disagg_serving.preview.diff import Change, CheckChanges, Delta, Difference, Op, PathChange
-from disagg_serving.preview.graph import Graph, Resource
-from disagg_serving.preview.output.markdown import COMMENT, render_markdown
-from disagg_serving.preview.output.markup import code, prose
-from disagg_serving.preview.plan import Plan
-from disagg_serving.preview.topology import mermaid_label, topology_of
+from disagg_serving.recording.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
+from disagg_serving.recording.graph import Graph, Resource
+from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.topology import mermaid_label, topology_of
+from disagg_serving.report.markdown import COMMENT, render_markdown
+from disagg_serving.report.markup import code, prose
 from factories import STACKS, aggregated, check, environment, layout, model, role
 from pages import HOSTILE, growing, hostile_plan
 from recording import PROJECT, stack_graph

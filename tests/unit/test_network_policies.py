@@ -8,8 +8,8 @@ from itertools import permutations, product
 
 import pytest
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, layout
 from network_policies import Network

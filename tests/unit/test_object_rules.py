@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import evaluate_file
-from disagg_serving.planning.objects import Declared
-from disagg_serving.planning.rules import Stage, check_objects, rules
+from disagg_serving.rules import Stage, check_objects, rules
+from disagg_serving.rules.declared import Declared
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, environment, layout
 from hypothesis import given, settings

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from disagg_serving.catalog import Catalog
+from disagg_serving.forecast.capacities import capacity_of
 from disagg_serving.manifests.bundle import build_all, charts, images
 from disagg_serving.manifests.observability import panels
 from disagg_serving.planning.observability import VERSIONED, exposed, list_ids, metric_names
-from disagg_serving.planning.report import capacity_of
 from disagg_serving.planning.shapes import Layout, Served
 from disagg_serving.spec import EnvironmentSpec
 from factories import ROOT, aggregated, check, environment, existing_cluster, layout, model, role

@@ -6,9 +6,9 @@ import csv
 from typing import Any
 
 import pytest
-from disagg_serving.planning.balance import BalanceError
-from disagg_serving.planning.balance.cases import CaseRow, _key, comparison_rows, comparison_table, run_of
-from disagg_serving.planning.balance.runs import prefill_saturated
+from disagg_serving.forecast.balance import BalanceError
+from disagg_serving.forecast.balance.cases import CaseRow, _key, comparison_rows, comparison_table, run_of
+from disagg_serving.forecast.balance.runs import prefill_saturated
 from factories import ROOT
 
 with (ROOT / "tests/data/pd-cases.csv").open(encoding="utf-8", newline="") as _file:

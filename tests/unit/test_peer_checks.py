@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Level
+from disagg_serving.forecast.cost import now
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.cost import now
 from factories import aggregated, check, environment, existing_cluster, layout, model, role
 
 ZONE_NODES = {"gpuZone": "us-east-1a", "existing": {"gpuSubnetIds": ["subnet-1"]}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disagg_serving.preview.output.html import render_html
+from disagg_serving.report.html import render_html
 from pages import shipped
 from photographs import FOLDER, NAMES, photographed, words_in_view
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from disagg_serving.planning.shapes import Layout
-from disagg_serving.preview.picture import scenes_of
-from disagg_serving.preview.topology import topology_of
+from disagg_serving.recording.picture import scenes_of
+from disagg_serving.recording.topology import topology_of
 from factories import aggregated, environment, layout, model, role
 
 OTHER = {"generation": "b", "engine": "vllm-0.27.1-dlc"}

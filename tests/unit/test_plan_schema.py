@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from disagg_serving.preview.keys import PlanKeys
-from disagg_serving.preview.plan import Plan
+from disagg_serving.comparison.keys import PlanKeys
+from disagg_serving.recording.plan import Plan
 from factories import ROOT, environment, model, role
 from jsonschema import Draft202012Validator
 from pages import hostile_plan, plan_of, plans

@@ -8,8 +8,8 @@ import pytest
 from disagg_serving import labels
 from disagg_serving.catalog import Catalog
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, layout, model, role
 

@@ -9,10 +9,10 @@ from disagg_serving import labels
 from disagg_serving.catalog import Catalog, load_catalog
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.node_pools import network_interfaces
-from disagg_serving.planning.evaluation import evaluate_file
 from disagg_serving.planning.shapes import Group, Layout
-from disagg_serving.preview.output.files import to_yaml
-from disagg_serving.preview.plan import placement_of
+from disagg_serving.recording.plan import placement_of
+from disagg_serving.report.files import to_yaml
+from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, environment, existing_cluster, layout, model, role
 

@@ -7,11 +7,11 @@ from typing import Any
 import pulumi_policy as crossguard
 import pytest
 from disagg_serving.errors import Level, SpecError
-from disagg_serving.planning.evaluation import evaluate
-from disagg_serving.planning.rules import NO_STACK, StackContext, rules
 from disagg_serving.resources.environment import TYPE
 from disagg_serving.resources.policy import OTHERWISE, policies
 from disagg_serving.resources.program import deploy
+from disagg_serving.rules import NO_STACK, StackContext, rules
+from disagg_serving.rules.evaluation import evaluate
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
 from factories import ROOT, environment, model, role
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy

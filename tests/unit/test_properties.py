@@ -11,10 +11,10 @@ from disagg_serving.catalog import Catalog
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.engine import grace_seconds
-from disagg_serving.planning import evaluation
-from disagg_serving.planning.evaluation import Evaluation
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.shapes import Group, Layout, Requests, room_of
+from disagg_serving.rules import evaluation
+from disagg_serving.rules.evaluation import Evaluation
 from factories import check
 from generator import Generator
 from hypothesis import given, settings

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from disagg_serving.forecast.autoscaling import signals
+from disagg_serving.forecast.capacities import capacity_of
+from disagg_serving.forecast.traffic import forecast_of
 from disagg_serving.load.results import Result, Sample, judge_decode, judge_prefill
 from disagg_serving.load.runs import RunKind, first_runs
 from disagg_serving.manifests.autoscaling import query_of
 from disagg_serving.manifests.observability.alerts import alerts
 from disagg_serving.manifests.picker import profiles
-from disagg_serving.planning.autoscaling import signals
-from disagg_serving.planning.forecast import forecast_of
-from disagg_serving.planning.report import capacity_of
 from disagg_serving.planning.shapes import Group, Layout
 from disagg_serving.spec import EnvironmentSpec
 from disagg_serving.verify.metrics import NOTHING

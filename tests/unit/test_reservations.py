@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bad_input.reservations import FIRST, SECOND, reservation, reserving
 from disagg_serving.errors import Finding
-from disagg_serving.planning.cost import cost_of, now
+from disagg_serving.forecast.cost import cost_of, now
 from disagg_serving.spec.capacity import ReservationSpec
 from factories import check, environment, layout, model, role
 

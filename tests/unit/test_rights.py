@@ -9,8 +9,8 @@ from typing import Any
 
 import botocore.session
 import pytest
-from disagg_serving.preview.graph import Graph
-from disagg_serving.preview.plan import make_plan
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, environment, model
 from iam_documents import CASES, graph_of, permits

@@ -15,8 +15,8 @@ import yaml
 from bad_input import CASES
 from command_line import write_project
 from disagg_serving.cli.main import main
-from disagg_serving.planning.rules import rules
-from disagg_serving.planning.rules.form import FORM_CHECKS
+from disagg_serving.rules import rules
+from disagg_serving.rules.form import FORM_CHECKS
 from disagg_serving.yaml_io import Places, Span
 from factories import ROOT, STACKS, environment, model, role
 

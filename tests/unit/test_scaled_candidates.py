@@ -6,10 +6,10 @@ from typing import Any
 
 from disagg_serving.errors import Finding, Level
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.planning.autoscaling import at_most
 from disagg_serving.planning.placement import place
+from disagg_serving.planning.scaling import at_most
 from disagg_serving.planning.shapes import Layout
-from disagg_serving.preview.plan import scaling_of
+from disagg_serving.recording.plan import scaling_of
 from factories import check, environment, layout, model, role
 
 OTHER = {"generation": "b", "engine": "vllm-0.27.1-dlc"}

@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 from disagg_serving.errors import Finding, Level
-from disagg_serving.preview.diff import Change, Difference, Op
-from disagg_serving.preview.output.html import render_html
-from disagg_serving.preview.output.markdown import render_markdown
-from disagg_serving.preview.output.text import render_text
+from disagg_serving.recording.difference import Change, Difference, Op
+from disagg_serving.report.html import render_html
+from disagg_serving.report.markdown import render_markdown
+from disagg_serving.report.text import render_text
 from factories import environment
 from pages import plan_of
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from disagg_serving.errors import Finding, Level, show
-from disagg_serving.preview.diff import Change, Difference, Op, PathChange
-from disagg_serving.preview.graph import Graph
-from disagg_serving.preview.output.html import render_html
-from disagg_serving.preview.output.markdown import render_markdown
-from disagg_serving.preview.output.text import render_text
-from disagg_serving.preview.plan import Plan
+from disagg_serving.recording.difference import Change, Difference, Op, PathChange
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import Plan
+from disagg_serving.report.html import render_html
+from disagg_serving.report.markdown import render_markdown
+from disagg_serving.report.text import render_text
 
 
 @pytest.mark.parametrize(

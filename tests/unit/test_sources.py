@@ -8,7 +8,7 @@ from disagg_serving.manifests.gateway import router_values
 from disagg_serving.manifests.lws import chart_values
 from disagg_serving.manifests.observability.dcgm import exporter_chart
 from disagg_serving.pins import DCGM_CHART
-from disagg_serving.planning.sources import full_name, in_repository, located
+from disagg_serving.planning.image_sources import full_name, in_repository, located
 from factories import aggregated, check, environment, layout, model, role
 from hypothesis import given
 from hypothesis import strategies as st

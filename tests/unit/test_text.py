@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from disagg_serving.preview.output.text import render_text
+from disagg_serving.report.text import render_text
 from pages import hostile_plan
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

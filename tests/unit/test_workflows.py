@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from disagg_serving.preview.revision import find_revision
+from disagg_serving.comparison.revision import find_revision
 from factories import ROOT
 from repositories import Repository
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..catalog import load_catalog
 from ..errors import Finding, Level, SpecError, ToolError
-from ..planning.evaluation import evaluate
-from ..planning.rules import NO_STACK, StackContext
+from ..rules import NO_STACK, StackContext
+from ..rules.evaluation import evaluate
 from ..spec import EnvironmentSpec
 from ..spec.validation import try_parse
 

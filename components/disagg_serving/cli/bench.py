@@ -14,7 +14,7 @@ import yaml
 from ..errors import ToolError
 from ..load.runs import RunKind, first_runs, refuse_scaled
 from ..manifests.load import build_load
-from ..planning.evaluation import evaluate_file
+from ..rules.evaluation import evaluate_file
 from .common import DataFormat, emit, find_input
 from .verify import Context, Kubeconfig, connect
 
@@ -62,7 +62,7 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     refuse_scaled(layout, chosen, kinds)
     from ..load.measure import measure  # noqa: PLC0415 (only where a cluster is asked)
     from ..load.start import Loader  # noqa: PLC0415 (likewise)
-    from ..preview.output.load import render_runs  # noqa: PLC0415 (likewise)
+    from ..report.load import render_runs  # noqa: PLC0415 (likewise)
 
     connection = connect(layout, given.base, kubeconfig, context)
     found: list[Measured] = []

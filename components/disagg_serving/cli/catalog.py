@@ -10,8 +10,8 @@ import typer
 
 from ..catalog import Catalog
 from ..errors import ToolError, did_you_mean
-from ..planning.rules import rules
-from ..planning.rules.form import FORM_CHECKS
+from ..rules import rules
+from ..rules.form import FORM_CHECKS
 from .common import DataFormat, catalog_with, emit
 
 

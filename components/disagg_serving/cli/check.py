@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
-from ..planning.evaluation import evaluate_file
+from ..rules.evaluation import evaluate_file
 from .common import emit, find_environment, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
 from .plan import FailOn
@@ -43,13 +43,13 @@ def check(
         findings, file, bare = problem.findings, problem.file, True
     if output_format is CheckFormat.SARIF:
         from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
-        from ..preview.output.sarif import render_sarif  # noqa: PLC0415
+        from ..report.sarif import render_sarif  # noqa: PLC0415
 
         emit(render_sarif(findings, file, version=__version__, bare=bare), None)
     elif output_format is CheckFormat.JSON:
         emit(json.dumps({"version": 1, "checks": [f.as_dict() for f in findings]}, indent=2, ensure_ascii=False, default=str), None)
     elif on_terminal():
-        from ..preview.output.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
+        from ..report.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
 
         emit(render_findings(findings, color=True, width=terminal_width()), None)
     else:

@@ -14,14 +14,14 @@ from ..catalog import Catalog, Model
 from ..catalog.entries import Engine, Instance
 from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
+from ..forecast.capacities import entry, shape_of
+from ..forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
+from ..forecast.fit.capacity import calibration_doubts, calibration_faults
 from ..pins import DEFAULT_ENGINE
-from ..planning.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
-from ..planning.fit.capacity import calibration_doubts, calibration_faults
 from ..planning.layout import build_layout
-from ..planning.report import entry, shape_of
-from ..planning.rules import Subject, rules, with_layouts
 from ..planning.shapes import Served, build_group
-from ..planning.standalone import without_models
+from ..rules import Subject, findings_of, rules, with_layouts
+from ..rules.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
 from ..spec.measured import CalibrationSpec
 from ..spec.serving import All2AllBackend, RoleName
@@ -187,11 +187,11 @@ def _shape_findings(known: Catalog, served: Served, name: RoleName, shape: Engin
         served = replace(served, spec=served.spec.model_copy(update=roles))
     network = NetworkSpec.model_validate({"zones": ["us-east-1a", "us-east-1b"]})
     subject = Subject(without_models(network=network, models=[served.spec]), known, [served])
-    found = [f for r in rules() if r.id in SHAPE_RULES for f in r.run(subject)]
+    found = findings_of(subject, (r for r in rules() if r.id in SHAPE_RULES))
     if shape is not None and with_layouts([served], ((f.id, f.path) for f in found if f.level is Level.ERROR)):
         layout = build_layout(subject.spec, [served])
         alone = subject.with_layout(replace(layout, groups=[g for g in layout.groups if g.role == name]))
-        found += [f for r in rules() if r.id in MEMORY_RULES for f in r.run(alone)]
+        found += findings_of(alone, (r for r in rules() if r.id in MEMORY_RULES))
     sides = {f"{served.path}.{side}" for side in served.spec.roles if side != name}
     mine = (f for f in found if not any(f.path.startswith(f"{side}.") for side in sides))
     return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in mine]

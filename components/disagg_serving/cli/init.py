@@ -45,7 +45,7 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the default where no option is given.")] = False,
 ) -> int:
     """Write a stack file that passes `disagg check`, by questions or by options; without a project here, also the project."""
-    from ..planning.proposal import Wish, propose  # noqa: PLC0415 (only this command needs it)
+    from ..rules.proposal import Wish, propose  # noqa: PLC0415 (only this command needs it)
     from . import answers  # noqa: PLC0415
     from .new_project import check_command, project_files, schema_of, stack_text  # noqa: PLC0415
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ..errors import Finding
-from ..planning.evaluation import judge
 from ..planning.shapes import Layout
+from ..rules.evaluation import judge
 from ..spec.stack_file import StackFile
 
 LookUp = Annotated[bool, typer.Option("--look-up", help="Ask AWS for quota, offerings, reservations and prices, with the credentials here.")]
@@ -20,7 +20,7 @@ def looked_up(layout: Layout | None, file: StackFile) -> list[Finding]:
     Raises ToolError where boto3 is not installed or the stack's aws:profile does not exist.
     """
     from ..lookups import look_up, open_session  # noqa: PLC0415 (boto3 is an extra)
-    from ..planning.looked_up import questions_of  # noqa: PLC0415
+    from ..rules.looked_up import questions_of  # noqa: PLC0415
 
     questions = questions_of(layout) if layout else None
     if layout is None or questions is None:

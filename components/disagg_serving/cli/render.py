@@ -9,8 +9,8 @@ import typer
 
 from ..errors import ToolError
 from ..manifests.bundle import build_all, charts, images
-from ..planning.evaluation import evaluate_file
-from ..preview.output.files import write_files
+from ..report.files import write_files
+from ..rules.evaluation import evaluate_file
 from .common import emit, find_environment
 
 

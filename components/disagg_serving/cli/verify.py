@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..planning.evaluation import evaluate_file
+from ..rules.evaluation import evaluate_file
 from .common import DataFormat, emit, find_environment, on_terminal, terminal_width
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def verify(  # noqa: PLR0913, PLR0917 (options)
     """Compare the running cluster with the stack file, point by point; nothing is changed. Exit code 1 also where points stay unknown."""
     given = find_environment(stack)
     layout = evaluate_file(given.file, given.base).require_layout()
-    from ..preview.output.points import render_points  # noqa: PLC0415 (rich)
+    from ..report.points import render_points  # noqa: PLC0415 (rich)
     from ..verify import canary as requests  # noqa: PLC0415 (nothing else needs it)
     from ..verify import sort_points  # noqa: PLC0415
     from ..verify import verify as compare  # noqa: PLC0415

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..forecast.traffic import forecast_of
 from ..manifests.load import Run
-from ..planning.forecast import forecast_of
 from ..planning.shapes import Layout, Served
 from .results import Result, Sample, Verdict, judge_decode, judge_prefill
 from .runs import RunKind, longer, slower

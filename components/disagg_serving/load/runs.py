@@ -8,10 +8,10 @@ from dataclasses import replace
 from enum import StrEnum
 
 from ..errors import Finding, Level, SpecError
+from ..forecast.balance import BalanceError, Workload, batch_limit
+from ..forecast.capacities import capacity_of, shape_of
 from ..manifests.load import Run
-from ..planning.autoscaling import scaled
-from ..planning.balance import BalanceError, Workload, batch_limit
-from ..planning.report import capacity_of, shape_of
+from ..planning.scaling import scaled
 from ..planning.shapes import Group, Layout, Served
 from ..spec import WorkloadSpec
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ToolError
-from ..planning.looked_up import Failure, LookedUp, LookUp, Questions, Reservation
+from ..rules.looked_up import Failure, LookedUp, LookUp, Questions, Reservation
 from .failures import explain
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..planning.looked_up import Failure, LookUp
+from ..rules.looked_up import Failure, LookUp
 
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized", "Client.UnauthorizedOperation"})
 THROTTLED = frozenset(

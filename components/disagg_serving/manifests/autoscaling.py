@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import labels
+from ..forecast.autoscaling import Signal, pace, signals
 from ..pins import keda_images
-from ..planning.autoscaling import Signal, pace, scaled, signals
+from ..planning.image_sources import located
+from ..planning.scaling import scaled
 from ..planning.shapes import Group
-from ..planning.sources import located
 from ..spec import AutoscalingSpec
 from .lws import is_local
 from .names import managed

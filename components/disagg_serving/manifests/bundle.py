@@ -6,8 +6,8 @@ from typing import Any
 
 from .. import labels
 from ..pins import keda_images, lws_image
+from ..planning.image_sources import located
 from ..planning.shapes import Layout
-from ..planning.sources import located
 from ..spec import EnvironmentSpec
 from .autoscaling import build_keda_base, build_scaled_objects, installs_keda, keda_chart
 from .gateway import build_load_balancer, router_chart

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from .. import labels
+from ..forecast.autoscaling import counts_tokens
 from ..planning.addresses import makes_network, vpc_cidrs
-from ..planning.autoscaling import counts_tokens
 from ..planning.gateway import container_sizes, idle_seconds
 from ..planning.shapes import API_PORT, Group, Served
 from ..spec import EnvironmentSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import labels
 from ..pins import lws_image
-from ..planning.sources import located
+from ..planning.image_sources import located
 from ..spec import LwsSpec
 
 CHART_RELEASE = "lws"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import labels
-from ..planning.autoscaling import scaled
+from ..planning.scaling import scaled
 from ..planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB, Group, Served
 from ..planning.startup import ready_wait_seconds
 from ..spec import EnvironmentSpec

@@ -11,11 +11,11 @@ from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
 from ..spec.serving import RoleName
 from ..yaml_io import inside
-from .autoscaling import scaled_out
-from .bounds import stated_bound
+from .node_bounds import stated_bound
 from .node_classes import build_node_classes
 from .pairs import CANDIDATE, identified, pairs_of
 from .placement import by_pool, pack
+from .scaling import scaled_out
 from .shapes import Group, Layout, Served, build_group, build_pools
 from .surge import with_surge
 

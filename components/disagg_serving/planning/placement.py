@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .autoscaling import scaled_out
+from .scaling import scaled_out
 from .shapes import Group, Layout, Pool, Requests, room_of
 
 

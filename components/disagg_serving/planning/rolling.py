@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .autoscaling import scaled_out
 from .placement import Node, by_pool, pack
+from .scaling import scaled_out
 from .shapes import Group, Layout, Pool
 from .startup import startup_budget_seconds
 

@@ -11,7 +11,7 @@ from .. import labels
 from ..catalog import Engine, Instance, Model
 from ..spec import CapacitySpec, EnvironmentSpec, ModelSpec, NodePoolsSpec, RoleSpec
 from ..spec.serving import RoleName
-from .sources import located
+from .image_sources import located
 
 if TYPE_CHECKING:
     from ..catalog.metric_list import MetricList

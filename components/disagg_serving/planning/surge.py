@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .autoscaling import scaled_out
 from .placement import by_pool, nodes_of
+from .scaling import scaled_out
 from .shapes import Group, Pool
 
 

@@ -7,8 +7,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from ..manifests.autoscaling import CHART_RELEASE, build_keda_base, build_scaled_objects, installs_keda, keda_chart, keda_chart_values
+from ..planning.image_sources import in_repository
 from ..planning.shapes import Layout
-from ..planning.sources import in_repository
 from .base import checked_model, declare, take
 from .lws import keep_and_ignore
 from .spec_args import AutoscalingSpecArgs, ModelSpecArgs, RouterSpecArgs

@@ -13,9 +13,9 @@ import pulumi
 from pydantic import BaseModel
 
 from ..errors import Finding, Level, SpecError, sort_findings
-from ..planning.evaluation import Evaluation, within
 from ..planning.shapes import Layout
-from ..planning.standalone import evaluate_models
+from ..rules.evaluation import Evaluation, within
+from ..rules.standalone import evaluate_models
 from ..spec.validation import by_alias, try_parse
 from .arguments import Given, name_of_value, taken
 from .wording import ChecksFailed

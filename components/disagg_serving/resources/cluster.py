@@ -12,8 +12,8 @@ from .. import labels
 from ..errors import Finding
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.node_identity import NodeIdentity
-from ..planning.evaluation import within
-from ..planning.standalone import check_cluster
+from ..rules.evaluation import within
+from ..rules.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
 from ..spec.validation import by_alias, try_parse
 from . import iam

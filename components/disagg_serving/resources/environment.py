@@ -5,13 +5,13 @@ from typing import Any, TypedDict
 
 import pulumi
 
+from ..forecast.capacities import capacities
 from ..manifests.autoscaling import installs_keda
 from ..manifests.serving import Secrets
-from ..planning.autoscaling import scaled
-from ..planning.evaluation import evaluate
-from ..planning.report import capacities
-from ..planning.rules import NO_STACK, StackContext
+from ..planning.scaling import scaled
 from ..planning.shapes import Layout, Served
+from ..rules import NO_STACK, StackContext
+from ..rules.evaluation import evaluate
 from ..spec import EnvironmentSpec
 from ..spec.validation import by_alias
 from .autoscaling import Autoscaling

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pulumi
 
 from ..errors import Level, ToolError, sort_findings
-from ..planning.evaluation import Evaluation, judge
-from ..planning.looked_up import questions_of
+from ..rules.evaluation import Evaluation, judge
+from ..rules.looked_up import questions_of
 
 
 def looked_up(evaluation: Evaluation) -> Evaluation:

@@ -5,7 +5,7 @@ import pulumi_aws as aws
 
 from .. import labels
 from ..planning.addresses import subnet_ranges
-from ..planning.standalone import check_network
+from ..rules.standalone import check_network
 from ..spec import NetworkSpec
 from ..spec.network import region_of
 from .base import checked_form, take

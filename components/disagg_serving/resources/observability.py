@@ -8,9 +8,9 @@ import pulumi_kubernetes as k8s
 
 from ..manifests.observability import build_observability
 from ..manifests.observability.dcgm import RELEASE, exporter_chart, exporter_values
+from ..planning.image_sources import in_repository
 from ..planning.observability import EXPORTER_NAMESPACE
 from ..planning.shapes import Layout
-from ..planning.sources import in_repository
 from .base import checked, declare, evaluated, take
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, NodePoolsSpecArgs, ObservabilitySpecArgs, RouterSpecArgs
 

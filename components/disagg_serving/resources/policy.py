@@ -12,9 +12,9 @@ import pulumi_policy as crossguard
 from pulumi_policy.proxy import UnknownValueError
 
 from ..errors import Finding, Level
-from ..planning.evaluation import evaluate
-from ..planning.objects import Declared, default
-from ..planning.rules import Rule, StackContext, Stage, check_objects, rules
+from ..rules import Rule, StackContext, Stage, check_objects, rules
+from ..rules.declared import Declared, default
+from ..rules.evaluation import evaluate
 from .base import project_folder
 from .environment import TYPE as ENVIRONMENT
 

@@ -4,8 +4,8 @@ import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
 from ..credentials import AWS_KEYS
-from ..planning.evaluation import evaluate
-from ..planning.rules import StackContext
+from ..rules import StackContext
+from ..rules.evaluation import evaluate
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
 from .base import checked, project_folder
 from .environment import Environment

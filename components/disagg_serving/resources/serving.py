@@ -8,7 +8,7 @@ import pulumi
 from ..manifests.mirror import build_mirror_jobs
 from ..manifests.names import service_name
 from ..manifests.serving import Secrets, build_model_base, build_model_workloads, build_namespace, build_service
-from ..planning.autoscaling import scaled
+from ..planning.scaling import scaled
 from ..planning.shapes import Layout, Served
 from ..planning.startup import ready_wait_seconds
 from .base import checked_model, declare, take

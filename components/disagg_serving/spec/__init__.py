@@ -13,14 +13,7 @@ from .network import ExistingNetworkSpec, NetworkSpec
 from .network_policy import NetworkPolicySpec
 from .node_pools import MaintenanceWindowSpec, NodePoolsSpec
 from .observability import ObservabilitySpec
-from .serving import (
-    CandidateSpec,
-    ModelSpec,
-    RoleSpec,
-    SpeculativeSpec,
-    TolerationSpec,
-    WorkloadSpec,
-)
+from .serving import CandidateSpec, ModelSpec, RoleSpec, SpeculativeSpec, TolerationSpec, WorkloadSpec
 from .weights import S3WeightsSpec, WeightsSpec
 
 __all__ = [

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from ..planning.shapes import Layout
-from . import engines, nodes, objects, pods, router, scaling, sets, versions
+from . import engines, nodes, objects, pods, router, scaling, versions
+from . import leader_worker_sets as sets
 from .points import Point, Status, sort_points
 from .snapshot import Snapshot
 from .view import View

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..manifests.serving import build_pod_template
-from ..planning.autoscaling import at_most
 from ..planning.placement import place, pool_key
+from ..planning.scaling import at_most
 from .compare import differences
 from .nodes import OWN_POINTS
 from .objects import sentence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...planning.fit import Capacity
-from ...planning.forecast import forecast_of
-from ...planning.report import capacity_of
+from ...forecast.capacities import capacity_of
+from ...forecast.fit import Capacity
+from ...forecast.traffic import forecast_of
 from ...planning.shapes import Group, Layout, Served, block_size_of
 from .panels import Dashboard, Note, Panel, Query, Row
 from .queries import Queries, constant, pods_of

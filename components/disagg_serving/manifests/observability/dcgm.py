@@ -12,9 +12,9 @@ from typing import Any
 
 from ... import labels
 from ...pins import DCGM_CHART, DCGM_IMAGE
+from ...planning.image_sources import located
 from ...planning.observability import EXPORTER_NAMESPACE
 from ...planning.shapes import Layout
-from ...planning.sources import located
 from ...spec import EnvironmentSpec, ObservabilitySpec
 from ..lws import is_local
 from .monitors import endpoint, pod_monitor

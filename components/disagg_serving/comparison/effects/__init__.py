@@ -1,0 +1,1 @@
+"""What changes mean for what runs: a sentence a resource, and how much it weighs."""

@@ -1,0 +1,27 @@
+"""Memory of an engine at preview: does a model fit its GPUs, and how many tokens and requests does its KV cache hold.
+
+`capacity(EngineShape(...))` is the whole interface; the measured figures are in catalog/overheads.yaml, the formulas in planning.md 3 and 7
+and in vLLM's source. Pure: no network, no GPU, and no figure without low and high.
+"""
+
+from __future__ import annotations
+
+from .calibration import Calibration, parse_log, read_log
+from .capacity import Capacity, Fit, capacity, tokens_of_pool
+from .constants import Bars
+from .engine_shape import EngineShape, unknown_architecture
+from .steps import Step
+
+__all__ = [
+    "Bars",
+    "Calibration",
+    "Capacity",
+    "EngineShape",
+    "Fit",
+    "Step",
+    "capacity",
+    "parse_log",
+    "read_log",
+    "tokens_of_pool",
+    "unknown_architecture",
+]

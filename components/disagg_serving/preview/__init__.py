@@ -1,1 +1,0 @@
-"""The offline plan: the real program recorded, and what it means for a reader."""

@@ -1,1 +1,0 @@
-"""One file an output format."""

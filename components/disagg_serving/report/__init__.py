@@ -1,0 +1,1 @@
+"""Plans and findings as text, Markdown, HTML, JSON and SARIF: a file a format."""

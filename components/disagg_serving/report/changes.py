@@ -1,0 +1,92 @@
+"""A difference for a terminal: changes first, the worst first, each with its values before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import Finding, Level, visible
+from ..recording.difference import Change, Delta, Difference, Op, PathChange
+from .words import STYLES, short_type, values_of
+
+SHOWN_PATHS = 12
+OP_STYLES = {Op.CREATE: "green", Op.DELETE: "red", Op.UPDATE: "yellow", Op.REPLACE: "bold red", Op.RENAME: "magenta"}
+
+
+def difference_parts(difference: Difference) -> list[Any]:
+    """What stands above the rest of a plan."""
+    counts = ", ".join(f"{n} to {op}" for op, n in difference.count().items()) or "no resource changes"
+    since = f"{difference.base} ({difference.commit[:10]})" if difference.commit else difference.base
+    said = f"{counts}, {difference.unchanged} unchanged" if difference.compared else "resources and figures are not compared"
+    parts: list[Any] = [Text.assemble((f"Changes since {visible(since)}", "bold"), f"  {said}")]
+    parts += [Padding(Text(visible(note), style="dim"), (0, 0, 0, 2)) for note in difference.notes]
+    for change in difference.changes:
+        parts += _change(change)
+    deltas = [("capacity", difference.capacity), ("placement", difference.placement), ("cost", difference.cost)]
+    if any(found for _, found in deltas):
+        parts += [Text(""), _deltas(deltas)]
+    checks = difference.checks
+    for word, findings in (("new", checks.new), ("gone", checks.gone)):
+        parts += [Text(""), *_findings(word, findings)] if findings else []
+    return [*parts, Text("")]
+
+
+def _change(change: Change) -> list[Any]:
+    head = Text.assemble(
+        (f"{change.severity:<8}", STYLES[change.severity]),
+        (f"{change.op:<8}", OP_STYLES[change.op]),
+        f"{short_type(change.type)} ",
+        (visible(change.name), "bold"),
+    )
+    below = [Text(visible(change.effect))] if change.effect else []
+    below += [_path(p) for p in change.paths[:SHOWN_PATHS]]
+    if len(change.paths) > SHOWN_PATHS:
+        below.append(Text(f"and {len(change.paths) - SHOWN_PATHS} more, all in --format json", style="dim"))
+    return [head, *(Padding(text, (0, 0, 0, 16)) for text in below)]
+
+
+def _path(change: PathChange) -> Text:
+    forced = "  (replaces it)" if change.forces_replacement else ""
+    before, after = values_of(change)
+    return Text.assemble((visible(change.path), "cyan"), ": ", before, " -> ", after, (forced, "red"))
+
+
+def _deltas(groups: Sequence[tuple[str, Sequence[Delta]]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("differs", no_wrap=True)
+    table.add_column("of", overflow="fold")
+    table.add_column("figure", no_wrap=True)
+    for heading in ("before", "after"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("unit", overflow="fold")
+    for name, deltas in groups:
+        for d in deltas:
+            table.add_row(
+                name,
+                visible(d.subject),
+                visible(d.figure),
+                _number(d.before),
+                _number(d.after),
+                visible(d.unit),
+                style=STYLES[d.severity] if d.severity is not Level.INFO else "",
+            )
+    return table
+
+
+def _number(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, (int, float)) else visible(value)
+
+
+def _findings(word: str, findings: Sequence[Finding]) -> list[Any]:
+    def line(f: Finding) -> Text:
+        said = visible(f"{f.path}: {f.message}" if f.path else f.message)
+        return Text.assemble((f"{word:<5}", "bold"), (f"{f.level:<8}", STYLES[f.level]), (visible(f"[{f.id}] "), "dim"), said)
+
+    return [line(f) for f in findings]

@@ -1,0 +1,174 @@
+"""Plans as one HTML file that needs nothing else: no network, no other file, no code but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Finding, Level, visible
+from ..forecast.capacities import KIND, engine_of
+from ..recording.difference import Change, Op
+from ..recording.graph import Resource
+from ..recording.picture import scenes_of
+from ..recording.plan import Plan
+from ..rules import rules
+from ..rules.form import FORM_CHECKS
+from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
+from .files import to_yaml
+from .words import short_type, values_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+TEMPLATES = Path(__file__).parent / "templates"
+STACK_TYPE = "pulumi:pulumi:Stack"
+SIGNS = {Level.ERROR: "✕", Level.WARNING: "!", Level.INFO: "✓"}
+WIDTH = 1000
+"""Width of a memory bar in its own units."""
+
+Data = Mapping[str, Any]
+
+
+def render_html(plans: Sequence[Plan]) -> str:
+    """All plans as a page, several below a table of all and the worst first.
+
+    Style and script stand inside, and the page's policy allows exactly these two by their hashes.
+    """
+    style, script = ((TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("report.css", "report.js"))
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    template = _environment().get_template("report.html.j2")
+    lines = overview(plans)
+    views = [_view(line.plan, i) for i, line in enumerate(lines)]
+    return template.render(plans=views, lines=lines, style=style, script=script, policy=policy)
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 (only this format needs it)
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
+    environment.filters["with_code"] = _with_code
+    environment.globals.update(usd=usd, counted=counted, figure=figure, step=step, op_words=OP_WORDS, width=WIDTH, signs=SIGNS)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Texts without signs that turn the reading direction or hide; lines of code keep their ends."""
+    if type(value) is str and not value.isprintable():
+        return "\n".join(visible(line.replace("\t", "    ")) for line in value.split("\n"))
+    return value
+
+
+def _with_code(text: str) -> Markup:
+    """A sentence of ours, in which backticks mark code; whatever stands between them stays a text."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 (comes with jinja2)
+
+    parts = re.split(r"`([^`]+)`", _shown(text))
+    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _view(plan: Plan, index: int) -> dict[str, Any]:
+    """What the template shows of one plan; `id` is the beginning of the ids of its elements."""
+    data = plan.as_dict()
+    scaled = data["autoscaling"]["roles"]
+    new = {(f.id, f.path, f.message) for f in plan.difference.checks.new} if plan.difference else set()
+    return {
+        "id": f"p{index}",
+        "plan": plan,
+        "data": data,
+        "verdict": verdict_of(plan, data),
+        "difference": plan.difference,
+        "changes": [_change(c) for c in plan.difference.changes] if plan.difference else [],
+        "findings": [_finding(f, new=(f.id, f.path, f.message) in new) for f in plan.findings],
+        "scenes": scenes_of(plan.layout) if plan.layout else [],
+        "memory": _memory(plan, data),
+        "scaling": {"columns": SCALING, "rows": [scaling_cells(r) for r in scaled], "total": at_most(data["autoscaling"])} if scaled else None,
+        "traffic": [traffic_lines(f) for f in data["forecast"]],
+        "resources": _resources(plan),
+    }
+
+
+def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
+    summaries = FORM_CHECKS | {r.id: r.summary for r in rules()}
+    said = finding.sentence().removeprefix(f"{visible(finding.path)}: ") if finding.path else finding.sentence()
+    return {"finding": finding, "said": said, "summary": summaries.get(finding.id, ""), "new": new}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    paths = [
+        {"path": p.path, "before": before, "after": after, "forces": p.forces_replacement} for p in change.paths for before, after in [values_of(p)]
+    ]
+    return {"change": change, "word": OP_WORDS[change.op], "type": short_type(change.type), "paths": paths, "former": _name(change.former)}
+
+
+def _name(urn: str | None) -> str:
+    return urn.rpartition("::")[2] if urn else ""
+
+
+def _memory(plan: Plan, data: Data) -> list[dict[str, Any]]:
+    """The bar of each engine's GPU: segments by their start and length, and the ends of the estimate of the KV cache."""
+    if plan.layout is None:
+        return []
+    totals = {engine_of({**g.owner, "role": KIND.get(g.role, g.role)}): (g.instance.gpu, g.instance.id) for g in plan.layout.groups}
+    found = []
+    for entry in data["capacity"]:
+        gpu, instance = totals[engine_of(entry)]
+        gib, total = entry["perGpu"], gpu.memory_gib_torch
+        parts = [("weights", gib["weightsGiB"]["mid"]), ("overhead", gib["overheadGiB"]["mid"]), ("kv", max(gib["kvGiB"]["mid"], 0))]
+        start, segments = 0.0, []
+        for kind, size in parts:
+            segments.append({"kind": kind, "x": _unit(start, total), "width": _unit(start + size, total) - _unit(start, total)})
+            start += size
+        low, high = (_unit(gib["budgetGiB"] - gib["kvGiB"][end], total) for end in ("high", "low"))
+        found.append(
+            {"entry": entry, "gpu": gpu.name.upper(), "instance": instance, "total": total, "segments": segments, "low": low, "high": high}
+            | {"budget": _unit(gib["budgetGiB"], total)}
+        )
+    return found
+
+
+def _unit(gib: float, total: float) -> float:
+    return round(min(max(gib / total, 0), 1) * WIDTH, 1)
+
+
+def _resources(plan: Plan) -> list[dict[str, Any]]:
+    """All resources, with what a base revision does to them; those that go come first, then what changes, then the rest by type."""
+    changes = {c.urn: c for c in plan.difference.changes} if plan.difference else {}
+    rows = [_resource(r, changes.get(r.urn), plan) for r in plan.graph.resources.values() if r.type != STACK_TYPE]
+    rows += [_gone(c) for urn, c in changes.items() if urn not in plan.graph.resources]
+    order = {op: i for i, op in enumerate((Op.REPLACE, Op.DELETE, Op.RENAME, Op.UPDATE, Op.CREATE))}
+    return sorted(rows, key=lambda r: (order.get(r["op"], len(order)), r["parent"], r["type"], r["name"]))
+
+
+def _resource(resource: Resource, change: Change | None, plan: Plan) -> dict[str, Any]:
+    graph = plan.graph.resources
+    parent = graph.get(resource.parent or "")
+    needs = [f"{short_type(graph[u].type)} {graph[u].name}" if u in graph else u for u in resource.depends_on]
+    return {
+        "urn": resource.urn,
+        "op": change.op if change else None,
+        "word": OP_WORDS[change.op] if change else "",
+        "change": _change(change) if change else None,
+        "type": short_type(resource.type),
+        "name": resource.name,
+        "parent": f"{short_type(parent.type)} {parent.name}" if parent and parent.type != STACK_TYPE else "",
+        "notes": notes_of(resource),
+        "inputs": to_yaml(dict(resource.inputs)) if resource.inputs else "",
+        "options": to_yaml(dict(resource.options)) if resource.options else "",
+        "needs": needs,
+    }
+
+
+def _gone(change: Change) -> dict[str, Any]:
+    plain = {"urn": change.urn, "op": change.op, "word": OP_WORDS[change.op], "change": _change(change), "type": short_type(change.type)}
+    return plain | {"name": change.name, "parent": "", "notes": [], "inputs": "", "options": "", "needs": []}

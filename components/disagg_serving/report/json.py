@@ -1,0 +1,14 @@
+"""The plan as JSON; numbers and keys are the contract, the order is fixed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..recording.plan import Plan
+
+
+def render_json(plans: Sequence[Plan], *, as_list: bool) -> str:
+    """One plan as an object; several, or with `as_list`, as a list."""
+    data = [p.as_dict() for p in plans]
+    return json.dumps(data if as_list else data[0], indent=2, ensure_ascii=False)

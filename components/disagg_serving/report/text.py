@@ -1,0 +1,197 @@
+"""Plans and findings for a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.segment import Segment, Segments
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from ..errors import Finding, Level, visible
+from ..forecast.capacities import engine_of
+from ..recording.graph import Resource
+from ..recording.plan import Plan
+from .changes import difference_parts
+from .figures import ENGINE_NOTE, SCALING, Line, at_most, callbacks_of, notes_of, overview, scaling_cells, traffic_lines, usd, with_bars
+from .words import STYLES, short_type
+
+PLAIN_WIDTH = 120
+
+
+def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
+    """All plans, several below a table of all and the worst first; colours only where `color`, and no wider than the terminal."""
+    lines = overview(plans) if len(plans) > 1 else []
+    ordered = [line.plan for line in lines] or plans
+    return to_text(Group(*_overview(lines), *(part for plan in ordered for part in _plan(plan))), color=color, width=width)
+
+
+def render_findings(findings: Sequence[Finding], *, color: bool, width: int | None = None) -> str:
+    """Findings and their count."""
+    return to_text(Group(*_findings(findings)), color=color, width=width)
+
+
+def to_text(what: Any, *, color: bool, width: int | None) -> str:
+    """Something of rich as text, without spaces at the ends of lines, and without signs that move the cursor, whatever a stack file holds."""
+    out = io.StringIO()
+    console = Console(file=out, width=width or PLAIN_WIDTH, force_terminal=color, no_color=None if color else True, highlight=False, emoji=False)
+    shown = [Segment("\n".join(visible(line) for line in s.text.split("\n")), s.style) for s in console.render(what) if not s.control]
+    console.print(Segments(shown), crop=False, end="")
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _overview(lines: Sequence[Line]) -> list[Any]:
+    if not lines:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("stack", overflow="fold")
+    table.add_column("verdict", overflow="fold")
+    table.add_column("changes", overflow="fold")
+    table.add_column("USD a month", justify="right", no_wrap=True)
+    for line in lines:
+        sentence = Text(visible(line.verdict.sentence), STYLES[line.verdict.level] if line.verdict.level is not Level.INFO else "")
+        table.add_row(visible(line.plan.stack), sentence, line.changes, line.price)
+    return [table, Text("")]
+
+
+def _plan(plan: Plan) -> list[Any]:
+    data = plan.as_dict()
+    parts: list[Any] = [Text(visible(f"{plan.project} / {plan.stack}"), style="bold"), Text("")]
+    if plan.difference is not None:
+        parts += difference_parts(plan.difference)
+    elif plan.graph.resources:
+        parts += [Text(f"Resources ({len(plan.graph.resources)})", style="bold"), _resources(plan), Text("")]
+    else:
+        parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
+    if callbacks := callbacks_of(plan):
+        parts += [Text(f"Left to the engine: {callbacks}, {ENGINE_NOTE}"), Text("")]
+    if data["placement"]:
+        parts += [Text("Placement", style="bold"), *_placement(data["placement"]), Text("")]
+        parts += [Text("Memory", style="bold"), *_memory(data["capacity"]), Text("")] if data["capacity"] else []
+        parts += [Text("Traffic", style="bold"), *_traffic(data["forecast"]), Text("")] if data["forecast"] else []
+        parts += [Text("Cost", style="bold"), *_cost(data["cost"]), Text("")]
+        parts += [Text("Autoscaling", style="bold"), *_scaling(data["autoscaling"]), Text("")] if data["autoscaling"]["roles"] else []
+    return [*parts, Text("Checks", style="bold"), *_findings(plan.findings), Text("")]
+
+
+def _resources(plan: Plan) -> Tree:
+    root = Tree(Text("pulumi:pulumi:Stack", style="dim"), guide_style="dim")
+    stack = next((r.urn for r in plan.graph.resources.values() if r.type == "pulumi:pulumi:Stack"), None)
+    _branch(root, plan, stack)
+    return root
+
+
+def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
+    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, short_type(r.type), r.name))
+    leaves = [r for r in children if r.custom or r.remote]
+    for kind in sorted({short_type(r.type) for r in leaves}):
+        for r in (x for x in leaves if short_type(x.type) == kind):
+            tree.add(_label(r))
+    for r in (x for x in children if x not in leaves):
+        _branch(tree.add(_label(r)), plan, r.urn)
+
+
+def _label(r: Resource) -> Text:
+    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (visible(r.name), "green"))
+    if notes := notes_of(r):
+        text.append(f"  ({', '.join(notes)})", style="dim")
+    return text
+
+
+def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
+    parts: list[Any] = []
+    for pool in pools:
+        nodes = len(pool["nodes"])
+        parts.append(Text.assemble((pool["pool"], "green"), f"  {nodes} x {pool['instanceType']}"))
+        for i, node in enumerate(pool["nodes"], 1):
+            idle = f"idle {node['idleGpus']} GPU, {node['idleEfa']} EFA"
+            parts.append(Padding(Text(f"node {i}: {idle}"), (0, 0, 0, 2)))
+            parts.append(Padding(Text(", ".join(node["pods"])), (0, 0, 0, 4)))
+        if "unplaced" in pool:
+            parts.append(Padding(Text(f"on no node: {', '.join(pool['unplaced'])}", style="bold red"), (0, 0, 0, 2)))
+    return parts
+
+
+def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
+    """Estimates with their error bars: GiB a GPU, tokens and requests of one engine."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("engine", overflow="fold")
+    for heading in ("budget", "weights", "overhead", "KV cache", "tokens", "requests: longest", "mean"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for e in entries:
+        gib, tokens, requests, mean = e["perGpu"], e["kvTokens"], e["maxConcurrency"], e.get("workloadConcurrency")
+        plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
+        table.add_row(
+            engine_of(e),
+            *plain,
+            with_bars(gib["kvGiB"]),
+            f"{tokens['mid']:,.0f}",
+            with_bars(requests),
+            f"{mean['mid']:.1f}" if mean else "",
+        )
+    note = (
+        "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
+        "`disagg fit --explain` shows how"
+    )
+    return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
+
+
+def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
+    lines = [f"  {line}" if i else line for f in forecasts for i, line in enumerate(traffic_lines(f))]
+    return [Padding(Text(line), (0, 0, 0, 1)) for line in lines]
+
+
+def _cost(cost: dict[str, Any]) -> list[Any]:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("what", overflow="fold")
+    for heading in ("number", "USD/h", "USD/month"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("price of", no_wrap=True)
+    for line in cost["lines"]:
+        dated = " ".join(part for part in (line["asOf"], line["region"]) if part)
+        table.add_row(line["item"], str(line["quantity"]), usd(line["perHour"]), usd(line["perMonth"]), dated)
+    table.add_section()
+    table.add_row("total" if cost["complete"] else "total of what is known", "", usd(cost["perHour"]), usd(cost["perMonth"]), "", style="bold")
+    notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
+    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost["roles"])]
+
+
+def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
+    """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column(SCALING[0], overflow="fold")
+    for heading in SCALING[1:]:
+        table.add_column(heading, justify="right")
+    for r in scaling["roles"]:
+        table.add_row(*scaling_cells(r))
+    return [table, Padding(Text(at_most(scaling)), (0, 0, 0, 1))]
+
+
+def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    table.add_column("share of a role", overflow="fold")
+    for heading in ("GPUs", "on demand USD/h", "USD/month", "Capacity Block USD/h", "USD/month", "price of"):
+        table.add_column(heading, justify="right")
+    for line in roles:
+        demand, block = line["onDemand"] or {}, line["capacityBlock"] or {}
+        prices = [usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
+        table.add_row(engine_of(line), str(line["gpus"]), *prices, block.get("asOf", ""))
+    return [Text(""), table] if roles else []
+
+
+def _findings(findings: Sequence[Finding]) -> list[Any]:
+    if not findings:
+        return [Text("all checks passed", style="green")]
+    parts: list[Any] = []
+    for f in findings:
+        parts.append(Text.assemble((f"{f.level:<8}", STYLES[f.level]), (f.id, "dim")))
+        parts.append(Padding(Text(f.sentence()), (0, 0, 0, 8)))
+    counts = {level: sum(f.level is level for f in findings) for level in Level}
+    total = ", ".join(f"{n} {level if n == 1 or level is Level.INFO else level + 's'}" for level, n in counts.items() if n)
+    return [*parts, Text(""), Text(total, style="bold")]

@@ -1,0 +1,99 @@
+"""Rules about experts over data-parallel ranks: wide expert parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...corrections import Correction
+from ...errors import Level
+from ...planning.shapes import Served, group_size
+from ..alternatives import in_roles, near
+from ..registry import Fault, Stage, Subject, remove, rule, use
+
+SIZES, PROPOSED = range(1, 65), (1, 2, 4, 8, 16, 32, 64)
+"""Sizes that are said to be possible, and those that are proposed."""
+IBGDA_VARIABLE = "NVSHMEM_IB_ENABLE_IBGDA"
+OFF = frozenset({"0", "false", "no", "off"})
+ANYWHERE = "allgather_reducescatter"
+EFA_DEEP_EP = "deepep_v2"
+"""What the fork of DeepEP in images for EFA carries over EFA, by NCCL's device API (vLLM 0.33: docker/Dockerfile.efa)."""
+REMOVED = frozenset({"pplx", "naive"})
+NEEDS = {
+    "deepep_high_throughput": "needs InfiniBand (NVSHMEM)",
+    "deepep_low_latency": "needs InfiniBand (NVSHMEM with IBGDA)",
+    "deepep_v2": "needs InfiniBand or an image with DeepEP for EFA",
+    "nixl_ep": "needs UCX's device API over InfiniBand",
+    "moonep": "needs NVLink between nodes",
+    "flashinfer_nvlink_one_sided": "needs NVLink between nodes",
+    "flashinfer_nvlink_two_sided": "needs NVLink between nodes",
+}
+"""Why a backend does not work over nodes that are joined by EFA."""
+
+
+@rule("data-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: docs/serving/data_parallel_deployment.md; EngineArgs.create_engine_config")
+def data_parallel(s: Subject) -> Iterator[Fault]:
+    """Data parallelism inside an engine is for models with experts, kept whole; other models are served by more replicas."""
+    for served, name, role, path in s.roles():
+        ranks, place = role.data_parallel, f"{path}.dataParallel"
+        if ranks == 1:
+            continue
+        if served.facts.moe is None:
+            message = f"has no use: {served.spec.model} has no experts to share, and the router sees replicas but not ranks"
+            instead: Correction = {place: None, f"{path}.replicas": role.replicas * ranks}
+            yield Fault(place, message, ranks, "1", ways=[[*([] if role.autoscaling else [instead]), *remove(place)]])
+            continue
+        if not role.expert_parallel:
+            gpus = role.tensor_parallel * ranks
+            message = f"slices each expert over {gpus} GPUs, which all compute the tokens of all"
+            ways = [in_roles(served, name, "expertParallel", [True])]
+            yield Fault(place, message, ranks, "with expertParallel: true", level=Level.WARNING, ways=ways)
+        if role.pipeline_parallel > 1:
+            message = f"with pipelineParallel {role.pipeline_parallel} is in no published recipe, so it may not start"
+            yield Fault(place, message, ranks, "1", level=Level.WARNING, ways=[use(f"{path}.pipelineParallel", 1), remove(place)])
+
+
+@rule("experts", Level.ERROR, Stage.FORM, "vLLM: expert parallelism gives each GPU whole experts, over tensorParallel x dataParallel")
+def experts(s: Subject) -> Iterator[Fault]:
+    """With expert parallelism the GPUs of an engine divide the experts."""
+    for served, name, role, path in s.roles():
+        moe, tp, dp = served.facts.moe, role.tensor_parallel, role.data_parallel
+        if moe is None or not role.expert_parallel or moe.experts % (tp * dp) == 0:
+            continue
+        if moe.experts % tp:
+            fitting = [n for n in SIZES if moe.experts % n == 0]
+            ways = [in_roles(served, name, "tensorParallel", near([n for n in PROPOSED if n in fitting], tp)), remove(f"{path}.expertParallel")]
+            yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", tp, ", ".join(map(str, fitting)), ways=ways)
+        else:
+            fitting = [n for n in SIZES if moe.experts % (n * tp) == 0]
+            message = f"with tensorParallel {tp} makes {tp * dp} GPUs, which do not divide the {moe.experts} experts"
+            ways = [in_roles(served, name, "dataParallel", near(fitting, dp))]
+            yield Fault(f"{path}.dataParallel", message, dp, ", ".join(map(str, fitting)), ways=ways)
+
+
+@rule("all-to-all", Level.ERROR, Stage.FORM, "vLLM 0.33: --all2all-backend (config/parallel.py), docker/Dockerfile.efa; NVSHMEM: IBGDA needs mlx5")
+def all_to_all(s: Subject) -> Iterator[Fault]:
+    """Over nodes, experts exchange tokens by a backend that works on EFA with this image; one that is set is used."""
+    for served, name, role, path in s.roles():
+        backend, place = role.all2all_backend, f"{path}.all2allBackend"
+        if backend is None:
+            continue
+        if not (role.expert_parallel and role.data_parallel > 1):
+            message = "has no effect without dataParallel and expertParallel"
+            yield Fault(place, message, backend, "without it", level=Level.WARNING, ways=[remove(place)])
+        if backend in REMOVED:
+            message = f"was removed from vLLM, which uses {ANYWHERE} instead"
+            yield Fault(place, message, backend, ", ".join(_works(served)), ways=[remove(place)])
+        elif group_size(role, served.instances[name]) > 1 and backend not in _works(served):
+            message = f"{NEEDS[backend]}, but the nodes are joined by EFA"
+            yield Fault(place, message, backend, ", ".join(_works(served)), ways=[use(place, ANYWHERE), remove(place)])
+    for served in s.served:
+        direct = served.spec.extra_env.get(IBGDA_VARIABLE)
+        wide = any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items())
+        if wide and direct is not None and direct.lower() not in OFF:
+            place = f"{served.path}.extraEnv.{IBGDA_VARIABLE}"
+            yield Fault(place, "needs InfiniBand, which no EFA card is", direct, "0", ways=[remove(place)])
+
+
+def _works(served: Served) -> list[str]:
+    """Backends that work over nodes with a model's image."""
+    return [ANYWHERE, EFA_DEEP_EP] if served.engine.deep_ep else [ANYWHERE]

@@ -1,0 +1,147 @@
+"""Rules about what AWS answered: they run only where it was asked (`--look-up`, `lookUps: true`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from ...errors import Level
+from ...planning.shapes import Layout, Pool
+from ..looked_up import LookedUp, Reservation, quota_of
+from ..registry import Fault, Stage, Subject, rule
+
+ENDS_SOON = timedelta(days=30)
+SAME_PRICE = 0.01
+"""Prices that differ by less are the same one, rounded."""
+ACTIVE, LATER = "active", frozenset({"scheduled", "pending", "assessing", "payment-pending", "delayed"})
+"""States of a reservation: it holds capacity, or it will (EC2 API: CapacityReservation)."""
+
+
+def _asked(s: Subject) -> Iterator[tuple[Layout, LookedUp]]:
+    if s.layout is not None and s.looked_up is not None:
+        yield s.layout, s.looked_up
+
+
+@rule("look-up-failed", Level.WARNING, Stage.LOOK_UP, "docs/look-ups.md: the IAM policy of all look-ups")
+def look_up_failed(s: Subject) -> Iterator[Fault]:
+    """Each look-up was answered; one that was not says which IAM action it needs."""
+    for _layout, facts in _asked(s):
+        for f in facts.failures:
+            asked = f" ({f.action})" if f.action else ""
+            yield Fault("lookUps", f"{f.look_up}{asked} could not be looked up: {f.problem}", None, "", f.fix)
+
+
+@rule("look-up-quota", Level.ERROR, Stage.LOOK_UP, "AWS: Service Quotas of EC2, in vCPUs, a region; 0 in new accounts")
+def look_up_quota(s: Subject) -> Iterator[Fault]:
+    """The account's quota allows all nodes that the pools may have."""
+    for layout, facts in _asked(s):
+        wanted: dict[str, int] = defaultdict(int)
+        for pool in layout.pools:
+            if code := quota_of(pool):
+                wanted[code] += pool.max_nodes * pool.instance.vcpu
+            elif pool.capacity_type == "spot":
+                message = f"has a quota of its own for spot instances of {pool.instance.family}, whose code is not known here"
+                yield Fault(pool.path, message, None, "", "see Service Quotas", Level.INFO)
+        for code, vcpus in wanted.items():
+            if code not in facts.quotas:
+                continue
+            allowed = facts.quotas[code]
+            if allowed < vcpus:
+                message = f"vCPUs are the account's quota {code}, and the pools may start {vcpus}"
+                ask = f"`aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value {vcpus}`"
+                yield Fault("models", message, f"{allowed:g}", f"{vcpus} or more", ask)
+            else:
+                message = f"vCPUs are the account's quota {code}; the pools may start {vcpus}, beside what else runs there"
+                yield Fault("models", message, f"{allowed:g}", "", "", Level.INFO)
+
+
+@rule("look-up-offering", Level.ERROR, Stage.LOOK_UP, "AWS: EC2 DescribeInstanceTypeOfferings")
+def look_up_offering(s: Subject) -> Iterator[Fault]:
+    """Each instance type is offered in the zone of its pool."""
+    for layout, facts in _asked(s):
+        for pool in layout.pools:
+            zones = facts.zones.get(pool.instance.id)
+            if zones is not None and pool.zone not in zones:
+                allowed = ", ".join(sorted(zones)) or "no zone of this region"
+                fix = "set network.gpuZone to one of these" if zones else "use another region or instance type"
+                yield Fault(f"{pool.path}.instanceType", f"is not offered in {pool.zone}", pool.instance.id, allowed, fix)
+
+
+@rule("look-up-reservation", Level.ERROR, Stage.LOOK_UP, "AWS: EC2 DescribeCapacityReservations")
+def look_up_reservation(s: Subject) -> Iterator[Fault]:
+    """Reservations exist, are active, of the pool's type and zone, hold as many instances as it may have, and do not end soon."""
+    for layout, facts in _asked(s):
+        for shape in layout.node_classes:
+            pools = [p for p in layout.pools if p.node_class == shape.name and p.capacity_type == "reserved"]
+            if not pools:
+                continue
+            first, wanted, usable = pools[0], sum(p.max_nodes for p in pools), 0
+            for given in shape.reservation_ids:
+                if given in facts.reservations:
+                    found = facts.reservations[given]
+                    yield from _reservation(given, found, first, facts)
+                    usable += found.total if found and _matches(found, first) else 0
+            if all(facts.reservations.get(i) is not None for i in shape.reservation_ids) and usable < wanted:
+                message = f"is more than the {usable} instances that reservations of this type and zone hold"
+                others = f", by pools {', '.join(p.name for p in pools)} together" if len(pools) > 1 else ""
+                yield Fault(
+                    f"{first.path}.capacity.nodes", message, f"{wanted}{others}", f"at most {usable}", "lower it, or name another reservation"
+                )
+
+
+def _matches(found: Reservation, pool: Pool) -> bool:
+    return found.instance_type == pool.instance.id and found.zone == pool.zone and (found.state == ACTIVE or found.state in LATER)
+
+
+def _reservation(given: str, found: Reservation | None, pool: Pool, facts: LookedUp) -> Iterator[Fault]:
+    place = f"{pool.path}.capacity.reservationIds"
+    if found is None:
+        yield Fault(place, "does not exist for this account and region", given, "a reservation of the account, or one shared with it", "name another")
+        return
+    if found.instance_type != pool.instance.id:
+        yield Fault(place, f"is of {found.instance_type}", given, f"a reservation of {pool.instance.id}", "name another")
+    if found.zone != pool.zone:
+        yield Fault(place, f"is in {found.zone}", given, f"a reservation in {pool.zone}", "name another, or move gpuZone")
+    if found.state in LATER:
+        begin = f" and begins {_time(found.start)}" if found.start else ""
+        yield Fault(place, f"is {found.state}{begin}; until then no node starts", given, ACTIVE, "wait with `pulumi up`", Level.WARNING)
+    elif found.state != ACTIVE:
+        yield Fault(place, f"is {found.state}", given, ACTIVE, "name another")
+    elif found.end is not None:
+        soon = found.end - facts.at < ENDS_SOON
+        then = "EC2 ends its instances 30 minutes before" if found.block else "then its instances count as on-demand ones"
+        message = f"ends {_time(found.end)}; {then}"
+        fix = "renew it, or plan the move to another" if soon else ""
+        yield Fault(place, message, given, "", fix, Level.WARNING if soon else Level.INFO)
+    if found.state == ACTIVE:
+        yield Fault(place, f"is active, with {found.available} of {found.total} instances free", given, "", "", Level.INFO)
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@rule("look-up-price", Level.WARNING, Stage.LOOK_UP, "AWS: Price List, on demand, Linux, shared tenancy; EC2 spot price history")
+def look_up_price(s: Subject) -> Iterator[Fault]:
+    """Prices that the plan calculates with are those that AWS lists; the plan's own stay as they are."""
+    for layout, facts in _asked(s):
+        for pool in layout.pools:
+            place, instance = f"{pool.path}.instanceType", pool.instance
+            if (spot := facts.spot.get(instance.id)) is not None and pool.capacity_type == "spot":
+                yield Fault(place, f"costs {spot:g} USD/h on spot in {pool.zone} now", instance.id, "", "", Level.INFO)
+            listed = facts.on_demand.get(instance.id)
+            if listed is None or pool.capacity_type == "spot":
+                continue
+            known = instance.on_demand
+            if known is None:
+                message = f"costs {listed:g} USD/h on demand in {layout.served[0].region}; the catalogue lists no price"
+                yield Fault(place, message, instance.id, "", "", Level.INFO)
+                continue
+            change = listed / known.usd_per_hour - 1
+            if abs(change) <= SAME_PRICE:
+                yield Fault(place, f"costs {listed:g} USD/h on demand, as the catalogue said on {known.as_of}", instance.id, "", "", Level.INFO)
+            else:
+                message = f"costs {listed:g} USD/h on demand, {change:+.1%} against the catalogue's {known.usd_per_hour:g} of {known.as_of}"
+                fix = "give the new price in a catalogue folder of your own (catalogDirs)"
+                yield Fault(place, message, instance.id, f"{listed:g}", fix)

@@ -1,0 +1,150 @@
+"""The one way from raw data to a checked layout; every command and every component goes through it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..catalog import Catalog, load_catalog
+from ..errors import Finding, Level, SpecError, has_errors, sort_findings
+from ..planning.layout import build_layout, resolve
+from ..planning.pairs import placed
+from ..planning.shapes import Layout
+from ..spec import EnvironmentSpec
+from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
+from ..spec.validation import try_parse
+from . import NO_STACK, StackContext, Stage, Subject, rules, run_stage, with_layouts
+from .acceptance import accept, unused_acceptances
+
+if TYPE_CHECKING:
+    from .looked_up import LookedUp
+
+
+_SHAPES = re.compile(
+    r"(models\[\d+\])(?:\.candidate)?\.(prefill|decode|server|model|engine|maxModelLen|gpuMemoryUtilization|kvCacheDtype|blockSize|speculative)\b"
+)
+"""Places whose value decides how large an engine is: without it, the default would be judged."""
+_ROLE = re.compile(r"((models\[\d+\](?:\.candidate)?)\.(?:prefill|decode|server))(?:\.instanceType)?$")
+"""Places without which a role is not there: that its model lacks one would not be news."""
+_READ_BY = {
+    "workload": {"aggregated-better", "load", "max-model-len", "traffic-bounds"},
+    "measuredRates": {"aggregated-better", "load", "rates-unused", "traffic-bounds"},
+    "maxNumBatchedTokens": {"max-num-seqs", "memory-fit", "context-fit"},
+}
+"""Rules that read a key of a model and speak about another: without its value they would judge the default."""
+_OF_MADE = {"network-existing", "network-zones", "policy-addresses", "policy-use", "service-cidr"}
+_ADOPTED = {"network.existing": _OF_MADE, "existingCluster": {*_OF_MADE, "api-endpoint", "creator-admin", "kubernetes-version"}}
+"""Rules that take what is not adopted for what is made."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A spec with its findings; `layout` is None where the findings make one impossible."""
+
+    findings: list[Finding]
+    spec: EnvironmentSpec | None = None
+    layout: Layout | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be deployed."""
+        return not has_errors(self.findings)
+
+    def require_layout(self) -> Layout:
+        """The layout. Raises SpecError with all findings of level error when there are any."""
+        if self.layout is None or not self.ok:
+            raise SpecError(f for f in self.findings if f.level is Level.ERROR)
+        return self.layout
+
+
+def evaluate_file(file: StackFile, base: Path) -> Evaluation:
+    """Check a stack file or a bare environment file. `base` is the folder that its paths start from."""
+    if file.environment is None and not file.bare:
+        whole = ENVIRONMENT_KEY in file.secrets
+        message = "is encrypted as a whole, so no preview could read it" if whole else "is missing"
+        fix = "keep it plain and put secrets under keys of their own" if whole else "add it under config; `disagg schema` prints its keys"
+        return Evaluation([Finding("environment", Level.ERROR, ENVIRONMENT_KEY, message, None, "a mapping", fix)])
+    data = file.environment
+    if isinstance(data, dict) and file.stack and "name" not in data:
+        data = {"name": file.stack, **data}
+    found = evaluate(data, base, NO_STACK if file.bare else StackContext(file.region, file.secrets, frozenset(file.config)))
+    region = file.config.get("aws:region")
+    if region is not None and not isinstance(region, str):
+        odd = Finding("stack-file", Level.ERROR, "aws:region", "is not a text", region, "the name of a region, for example us-east-1")
+        found = replace(found, findings=sort_findings([*found.findings, odd]))
+    place = file.path.name if file.bare else ENVIRONMENT_KEY
+    named = [replace(f, path=place) if not f.path else f for f in found.findings]
+    return replace(found, findings=named)
+
+
+def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluation:
+    """Check the mapping below `disagg-serving:environment`."""
+    parsed = try_parse(EnvironmentSpec, data)
+    if parsed.spec is None:
+        return Evaluation(sort_findings(parsed.findings))
+    found = evaluate_spec(parsed.spec, base, stack)
+    if not parsed.findings and not parsed.left_out:
+        return found
+    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed.gone)
+    return Evaluation(sort_findings([*parsed.findings, *about_the_rest]), parsed.spec)
+
+
+def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_STACK) -> Evaluation:
+    """Check a spec that was built in Python."""
+    findings: list[Finding] = []
+    try:
+        catalog = load_catalog(spec.catalog_dirs, base)
+        findings += catalog.unreachable()
+    except SpecError as problem:
+        findings += problem.findings
+        catalog = Catalog()
+    served, unknown = resolve(spec, catalog, base)
+    findings += unknown
+    subject = Subject(spec, catalog, served, stack)
+    try:
+        findings += accept(run_stage(subject, Stage.FORM), spec.accept)
+    except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads
+        findings += problem.findings
+    if has_errors(findings):
+        # what can be laid out by itself is checked in the same run; what it only informs about would be about a part
+        whole = with_layouts(served, ((f.id, f.path) for f in findings if f.level is Level.ERROR))
+        about = run_stage(subject.with_layout(build_layout(spec, whole)), Stage.LAYOUT) if whole else []
+        findings += accept((f for f in about if f.level is not Level.INFO), spec.accept)
+        return Evaluation(sort_findings(placed(findings)), spec)
+    layout = build_layout(spec, served)
+    findings += accept(run_stage(subject.with_layout(layout), Stage.LAYOUT), spec.accept)
+    findings += unused_acceptances(findings, spec.accept)
+    return Evaluation(sort_findings(placed(findings)), spec, layout)
+
+
+def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
+    """What the rules say about the answers of AWS, beside what they have said about the layout itself."""
+    subject = Subject(layout.spec, Catalog(), list(layout.served), layout=layout, looked_up=facts)
+    return accept(run_stage(subject, Stage.LOOK_UP), layout.spec.accept)
+
+
+def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
+    """Drop what rules say about places whose faulty value was left out, and about the layout of a model that such a value shapes."""
+    unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
+    incomplete = {place for path in gone if (m := _ROLE.match(path)) for place in m.groups()}
+    of_made = {rule for path in gone for rule in _ADOPTED.get(path, ())}
+    of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
+
+    read = {
+        (path.split(".", maxsplit=1)[0], rule) for path in gone for key, ids in _READ_BY.items() if re.search(rf"\.{key}\b", path) for rule in ids
+    }
+
+    def guessed(finding: Finding) -> bool:
+        model = finding.path.split(".", maxsplit=1)[0]
+        of_default = finding.path in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
+        return of_default or finding.id in of_made or any(within(finding.path, path) for path in gone)
+
+    return [f for f in findings if not guessed(f)]
+
+
+def within(path: str, place: str) -> bool:
+    """Whether a path is that of a place, of its list, or of something in it."""
+    parent = place.rsplit("[", 1)[0] if place.endswith("]") else place
+    return path in (place, parent) or path.startswith((f"{place}.", f"{place}["))

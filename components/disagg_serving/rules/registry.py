@@ -1,0 +1,216 @@
+"""The one list of checks: a pure function a rule, from spec, catalogue and layout to findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..catalog import Catalog
+from ..corrections import Correction
+from ..errors import Level, closest
+from ..planning.pairs import CANDIDATE, pairs_of
+from ..planning.shapes import Layout, Served
+from ..spec import EnvironmentSpec, ModelSpec, RoleSpec
+from ..spec.serving import RoleName
+
+if TYPE_CHECKING:
+    from .declared import Declared
+    from .looked_up import LookedUp
+
+
+class Stage(StrEnum):
+    """When a rule runs: on the form (before a layout can be built), on the layout, on declared objects, or on what AWS said."""
+
+    FORM = "form"
+    LAYOUT = "layout"
+    OBJECTS = "objects"
+    LOOK_UP = "look-up"
+
+
+UNDER_LAYOUT = frozenset(
+    {
+        "autoscaling-bounds", "candidate-differs", "data-parallel", "expert-blocks", "experts", "generation", "heads", "max-model-len",
+        "names-unique", "pd-tensor-parallel", "roles", "tensor-parallel",
+    }
+)  # fmt: skip
+"""Rules about the form whose errors leave a pair without a layout that would mean something; others do not keep it from being checked."""
+_PAIR = re.compile(r"models\[(\d+)\](\.candidate)?(?![^.])")
+
+
+@dataclass(frozen=True)
+class StackContext:
+    """What a stack file says outside the environment: the region, and the names of encrypted and of plain keys (None: no file)."""
+
+    region: str | None = None
+    secrets: frozenset[str] | None = None
+    plain: frozenset[str] = frozenset()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data without what is not known; names alone, no values."""
+        secrets = {} if self.secrets is None else {"secrets": sorted(self.secrets), "plain": sorted(self.plain)}
+        return {**({"region": self.region} if self.region else {}), **secrets}
+
+    @classmethod
+    def of_dict(cls, data: Mapping[str, Any]) -> StackContext:
+        """What as_dict wrote."""
+        secrets = data.get("secrets")
+        return cls(data.get("region"), None if secrets is None else frozenset(secrets), frozenset(data.get("plain", ())))
+
+
+NO_STACK = StackContext()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the rules look at. `layout` is there from the layout stage on, `objects` and `looked_up` only in the stages about them."""
+
+    spec: EnvironmentSpec
+    catalog: Catalog
+    served: list[Served]
+    stack: StackContext = NO_STACK
+    layout: Layout | None = None
+    objects: Sequence[Declared] = ()
+    looked_up: LookedUp | None = None
+
+    def roles(self) -> Iterator[tuple[Served, RoleName, RoleSpec, str]]:
+        """Every role of every model whose names are known, with its path."""
+        for served in self.served:
+            for name, role in served.spec.roles.items():
+                yield served, name, role, f"{served.path}.{name}"
+
+    def written(self) -> Iterator[tuple[str, ModelSpec]]:
+        """Every pair of every model as its fields say, with its path; their names need not be known."""
+        for i, model in enumerate(self.spec.models):
+            for pair, candidate in pairs_of(model):
+                yield f"models[{i}]{CANDIDATE if candidate else ''}", pair
+
+    def with_layout(self, layout: Layout) -> Subject:
+        """The same subject for the layout stage."""
+        return replace(self, layout=layout)
+
+    def seen_in(self, stage: Stage) -> Subject:
+        """What the rules of a stage look at: those about a layout see only the pairs that are in it."""
+        if stage is not Stage.LAYOUT or self.layout is None or len(self.layout.served) + len(self.layout.candidates) == len(self.served):
+            return self
+        return replace(self, served=[*self.layout.served, *self.layout.candidates])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check: `id` and `level` of its findings, what it is about, and where the fact comes from.
+
+    An error of a rule that is not `firm` can be accepted in the stack file, with a reason; then it is a warning.
+    """
+
+    id: str
+    level: Level
+    stage: Stage
+    summary: str
+    reference: str
+    check: Callable[[Subject], Iterable[Fault]] = field(repr=False)
+    firm: bool = False
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs.
+
+    What names a value belongs into `ways`: each way lists corrections, the best one first. Of each way the first correction is shown that
+    was tried and ends the fault without a new error (see trials.py). `advice` is what else a person can do, without a value, and `otherwise`
+    stands there when no way works.
+    """
+
+    path: str
+    message: str
+    value: Any = None
+    allowed: str = ""
+    advice: str = ""
+    level: Level | None = None
+    ways: Sequence[Iterable[Correction]] = ()
+    otherwise: str = ""
+
+
+_RULES: dict[str, Rule] = {}
+_ALWAYS = (
+    "autoscaling",
+    "balance",
+    "calibration",
+    "capacity",
+    "charts",
+    "engine_arguments",
+    "environment",
+    "experts",
+    "flags",
+    "gateway",
+    "memory",
+    "namespaces",
+    "observability",
+    "parallel",
+    "reservations",
+    "roles",
+    "rollout",
+    "weights",
+)
+_SELDOM = {Stage.OBJECTS: ("declared_objects", "programs"), Stage.LOOK_UP: ("look_ups",)}
+"""The modules of `checks` whose rules run in every check, and those that are loaded for a stage that few runs come to."""
+
+
+def rule(
+    rule_id: str, level: Level, stage: Stage, reference: str, *, firm: bool = False
+) -> Callable[[Callable[[Subject], Iterable[Fault]]], Callable[[Subject], Iterable[Fault]]]:
+    """Register a function as a rule; its docstring is the summary.
+
+    `firm` ones guard secrets, or what must hold before anything can be rendered.
+    """
+
+    def register(check: Callable[[Subject], Iterable[Fault]]) -> Callable[[Subject], Iterable[Fault]]:
+        if rule_id in _RULES:
+            raise ValueError(f"rule {rule_id} is registered twice")
+        _RULES[rule_id] = Rule(rule_id, level, stage, " ".join((check.__doc__ or "").split()), reference, check, firm)
+        return check
+
+    return register
+
+
+def rules() -> list[Rule]:
+    """All rules, by id."""
+    return _loaded(*_ALWAYS, *(module for modules in _SELDOM.values() for module in modules))
+
+
+def _loaded(*modules: str) -> list[Rule]:
+    """The rules that are registered, by id, once these modules are loaded."""
+    for module in modules:
+        import_module(f".checks.{module}", __package__)
+    return [_RULES[rule_id] for rule_id in sorted(_RULES)]
+
+
+def of_stage(stage: Stage) -> list[Rule]:
+    """The rules of one stage, by id."""
+    known = _loaded(*_SELDOM[stage]) if stage in _SELDOM else _loaded(*_ALWAYS)
+    return [r for r in known if r.stage is stage]
+
+
+def with_layouts(served: Iterable[Served], errors: Iterable[tuple[str, str]]) -> list[Served]:
+    """The pairs that can be laid out in spite of errors of their form, which are given as rule and place."""
+    faulty = {(int(m[1]), bool(m[2])) for rule_id, path in errors if rule_id in UNDER_LAYOUT and (m := _PAIR.match(path))}
+    return [v for v in served if v.spec.roles and (v.index, v.candidate) not in faulty]
+
+
+def remove(path: str) -> list[Correction]:
+    """The way that takes a key out."""
+    return [{path: None}]
+
+
+def use(path: str, *values: Any) -> list[Correction]:
+    """The way that puts the first of these values that works into a place."""
+    return [{path: value} for value in values]
+
+
+def meant(path: str, word: object, known: Sequence[str]) -> list[Correction]:
+    """The way that spells a value like the known one that is closest to it."""
+    close = closest(word, known)
+    return use(path, close) if close else []

@@ -1,0 +1,252 @@
+"""Corrections are tried before they are shown: done to the spec, they end their fault and break no rule that held before."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ..corrections import Correction, corrected, step
+from ..errors import Level, SpecError
+from ..planning.layout import build_layout
+from ..planning.pairs import CANDIDATE, belonging, pairs_of, with_candidate
+from ..planning.shapes import Served
+from ..spec import EnvironmentSpec
+from .registry import Fault, Rule, Stage, Subject, of_stage, with_layouts
+
+MOST = 3
+"""Corrections that a finding names at most."""
+NEIGHBOURS = 8
+"""Models up to which a correction of one is also tried beside the others; each trial takes time for every model."""
+_MODEL = re.compile(r"models\[(\d+)\]")
+_CANDIDATES_ROLE = re.compile(r"(models\[(\d+)\]\.candidate\.(prefill|decode|server))\.(.+)")
+_ENTRY = re.compile(r"\[\d+\]$")
+
+Place = tuple[str, str, bool]
+"""A rule, where it speaks, and whether only to inform; entries of one list are one place, because taking one out moves the others."""
+
+
+class _Verdict(IntEnum):
+    """What a correction that ends its fault leaves, the best first."""
+
+    CLEAN = 0
+    REVEALS = 1
+    """Errors of a layout that could not be seen before."""
+    NO_LAYOUT = 2
+    """Other errors that were there before and still leave the model without a layout."""
+    WRONG = 3
+    """The fault itself, or a new error."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the rules say, as places counted: all of it, and the errors that the stack file does not accept, those of layouts apart.
+
+    `laid_out` are the models of which all pairs have a layout.
+    """
+
+    said: Counter[Place]
+    errors: Counter[Place]
+    of_layouts: Counter[Place]
+    laid_out: frozenset[int]
+
+
+class Trials:
+    """Runs the rules on corrected copies of a subject."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._alone: dict[int, _Trial] = {}
+
+    def working(self, about: Rule, fault: Fault) -> list[Correction]:
+        """Of each way the correction that works best, up to MOST; those that leave more are not named beside better ones."""
+        found: list[tuple[_Verdict, Correction]] = []
+        for way in fault.ways:
+            best = self._best(about, fault, way, [c for _, c in found])
+            found += [best] if best else []
+            if sum(verdict is _Verdict.CLEAN for verdict, _ in found) == MOST:
+                break
+        least = min((verdict for verdict, _ in found), default=_Verdict.CLEAN)
+        return [c for verdict, c in found if verdict is least][:MOST]
+
+    def _best(self, about: Rule, fault: Fault, way: Iterable[Correction], known: list[Correction]) -> tuple[_Verdict, Correction] | None:
+        best: tuple[tuple[_Verdict, int], Correction] | None = None
+        for correction in (_as_written(self._subject.spec, c) for c in way):
+            judged = (_Verdict.WRONG, 0) if correction in known else self._judge(about, fault, correction)
+            if judged[0] is not _Verdict.WRONG and (best is None or judged < best[0]):
+                best = judged, correction
+            if judged[0] is _Verdict.CLEAN:
+                break
+        return (best[0][0], best[1]) if best else None
+
+    def _judge(self, about: Rule, fault: Fault, correction: Correction) -> tuple[_Verdict, int]:
+        """The verdict, and how many errors are revealed."""
+        here = _place(about, fault)
+        index = _model_of([fault.path, *correction])
+        if index is None or len({v.index for v in self._subject.served}) == 1:
+            return self._whole.judge(here, correction)
+        alone, first = self._only(index), (here[0], _at_first(here[1]), here[2])
+        if not alone.before.said[first]:  # a fault between models
+            return self._whole.judge(here, correction)
+        judged = alone.judge(first, {_at_first(place): value for place, value in correction.items()})
+        if judged[0] is _Verdict.WRONG or len(self._subject.served) > NEIGHBOURS:
+            return judged
+        return max(judged, self._whole.judge(here, correction))
+
+    @cached_property
+    def _whole(self) -> _Trial:
+        return _Trial(self._subject)
+
+    def _only(self, index: int) -> _Trial:
+        if index not in self._alone:
+            served = [replace(v, index=0) for v in self._subject.served if v.index == index]
+            spec = self._subject.spec.model_copy(update={"models": [self._subject.spec.models[index]]})
+            self._alone[index] = _Trial(replace(self._subject, spec=spec, served=served))
+        return self._alone[index]
+
+
+class _Trial:
+    """One subject, as it is and corrected."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = replace(subject, layout=None)
+        self._tried: dict[str, _Outcome | None] = {}
+
+    @cached_property
+    def before(self) -> _Outcome:
+        """What the rules say about the subject as it is."""
+        return _outcome(self._subject)
+
+    def judge(self, here: Place, correction: Correction) -> tuple[_Verdict, int]:
+        """Whether the correction takes the fault away and makes no error, and how many it reveals."""
+        after, before = self._after(correction), self.before
+        if after is None:
+            return _Verdict.WRONG, 0
+        left = before.said[here] - 1 if any(_ENTRY.search(path) for path in correction) and here[1].endswith("[]") else 0
+        if after.said[here] > left or not after.errors <= before.errors:
+            return _Verdict.WRONG, 0
+        new = (after.of_layouts - before.of_layouts).total()
+        if new:
+            return (_Verdict.REVEALS, new) if after.laid_out > before.laid_out else (_Verdict.WRONG, 0)
+        index = _model_of([here[1]])
+        known = {v.index for v in self._subject.served}
+        return (_Verdict.NO_LAYOUT if index in known and index not in after.laid_out else _Verdict.CLEAN), 0
+
+    def _after(self, correction: Correction) -> _Outcome | None:
+        """What the rules say after a correction; findings that share a cause ask for the same ones."""
+        key = repr(sorted(correction.items()))
+        if key not in self._tried:
+            changed = _changed(self._subject, correction)
+            self._tried[key] = None if changed is None else _outcome(changed)
+        return self._tried[key]
+
+
+def _outcome(subject: Subject) -> _Outcome:
+    said: Counter[Place] = Counter()
+    errors: Counter[Place] = Counter()
+    of_layouts: Counter[Place] = Counter()
+
+    raw: list[tuple[str, str]] = []
+
+    def run(stage: Stage, about: Subject, errors: Counter[Place]) -> None:
+        for r in of_stage(stage):
+            for fault in r.check(about.seen_in(stage)):
+                here = _place(r, fault)
+                said[here] += 1
+                if (fault.level or r.level) is Level.ERROR and (r.firm or r.id not in about.spec.accept):
+                    errors[here] += 1
+                    raw.append((r.id, fault.path))
+
+    laid_out: list[Served] = []
+    try:
+        run(Stage.FORM, subject, errors)
+        laid_out = with_layouts(subject.served, raw)
+        if laid_out:
+            run(Stage.LAYOUT, subject.with_layout(build_layout(subject.spec, laid_out)), of_layouts)
+    except SpecError:  # a faulty entry of the user's catalogue, of which the evaluation speaks
+        errors["catalog", "", False] += 1
+    pairs = {(v.index, v.candidate) for v in laid_out}
+    without = {v.index for v in subject.served if (v.index, v.candidate) not in pairs}
+    return _Outcome(said, errors, of_layouts, frozenset(v.index for v in laid_out) - without)
+
+
+def _changed(subject: Subject, correction: Correction) -> Subject | None:
+    """The corrected subject; None where the stack file could not hold the values, or names are not known."""
+    spec = subject.spec
+    try:
+        for path, value in correction.items():
+            spec = _put(spec, path, value)
+        served = [changed for v in subject.served for changed in _looked_up(subject, v, spec)]
+    except (LookupError, ValidationError, SpecError):
+        return None
+    return replace(subject, spec=spec, served=served)
+
+
+def _looked_up(subject: Subject, served: Served, spec: EnvironmentSpec) -> list[Served]:
+    """The pair as it then is; nothing where the model has it no more."""
+    if spec.models[served.index] is subject.spec.models[served.index]:
+        return [served]
+    pairs = [model for model, candidate in pairs_of(spec.models[served.index]) if candidate is served.candidate]
+    known = subject.catalog
+    return [
+        replace(
+            served,
+            spec=model,
+            instances={name: known.instances[role.instance_type] for name, role in model.roles.items()},
+            engine=known.engines[model.engine],
+        )
+        for model in pairs
+    ]
+
+
+def _as_written(spec: EnvironmentSpec, correction: Correction) -> Correction:
+    """A correction with places that the stack file has: a role that a candidate takes from its model is then given there, as a whole."""
+    if not any(CANDIDATE in path for path in correction):
+        return correction
+    written: dict[str, Any] = {}
+    for path, value in correction.items():
+        found = _CANDIDATES_ROLE.fullmatch(path)
+        model = spec.models[int(found[2])] if found else None
+        if found is None or model is None or model.candidate is None or getattr(model.candidate, found[3]) is not None:
+            written[belonging(path)] = value
+            continue
+        role = getattr(with_candidate(model, model.candidate), found[3])
+        whole = written.setdefault(found[1], role.model_dump(by_alias=True, exclude_unset=True, exclude={"calibration", "measured_rates"}))
+        written[found[1]] = corrected(whole, {found[4]: value})
+    return written
+
+
+def _put(spec: Any, path: str, value: Any) -> Any:
+    """A copy of a spec with another value at `path`; only the mapping that holds the value is validated again."""
+    key, rest = step(path)
+    name = next((name for name, field in type(spec).model_fields.items() if key in (field.alias, name)), None)
+    here = getattr(spec, name) if name else None
+    if name and rest and isinstance(here, BaseModel):
+        return spec.model_copy(update={name: _put(here, rest, value)})
+    if name and isinstance(here, list) and rest.startswith("["):
+        index, below = step(rest)
+        if below and isinstance(here[int(index)], BaseModel):
+            changed = [_put(one, below, value) if i == index else one for i, one in enumerate(here)]
+            return spec.model_copy(update={name: changed})
+    data = spec.model_dump(by_alias=True, exclude_unset=True)
+    return type(spec).model_validate(corrected(data, {path: value}))
+
+
+def _place(about: Rule, fault: Fault) -> Place:
+    return about.id, _ENTRY.sub("[]", belonging(fault.path)), (fault.level or about.level) is Level.INFO
+
+
+def _at_first(path: str) -> str:
+    return _MODEL.sub("models[0]", path, count=1)
+
+
+def _model_of(paths: Iterable[str]) -> int | None:
+    """The model that all places are in."""
+    found = {int(m[1]) if (m := _MODEL.match(path)) else None for path in paths}
+    return found.pop() if len(found) == 1 else None
