@@ -70,7 +70,7 @@ def test_faulty_objects(case: tuple[str, str, Any, str]) -> None:
 
 def test_every_object_rule_has_a_case() -> None:
     """A rule without a fault that it finds would be one nobody tried."""
-    about_one = {r.id for r in rules() if r.stage is Stage.OBJECTS and r.check.__module__.endswith(".objects")}
+    about_one = {r.id for r in rules() if r.stage is Stage.OBJECTS and r.check.__module__.endswith(".declared_objects")}
     assert {rule for rule, *_ in CASES.values()} == about_one
 
 
