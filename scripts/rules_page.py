@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from inspect import getdoc
 from pathlib import Path
 from sys import modules
 
 from disagg_serving.errors import Level
-from disagg_serving.rules import Rule, rules
+from disagg_serving.rules import Rule, form, rules
+from disagg_serving.rules.explanations import Case, explained, explanation_of
+from disagg_serving.rules.form import FORM_CHECKS
 
 from scripts.reference import escaped, page, table
 
@@ -23,6 +25,7 @@ AREAS: Mapping[str, str] = {
     "declared_objects": "Kubernetes objects", "programs": "A program as a whole", "look_ups": "What AWS says",
 }  # fmt: skip
 """Each module of rules/checks with the heading of its rules, in the order of the page. No heading is a rule's id."""
+FORM = "Reading a stack file"
 
 
 def rules_page() -> str:
@@ -36,18 +39,48 @@ def rules_page() -> str:
         "",
         "An error of a rule without `firm` can be accepted in the stack file, with a reason, and is a warning then:",
         "`accept: {group-capacity: the second reservation begins on Monday}`.",
+        "",
+        "Each rule has an example that a test runs: one that has the finding, and the same without it.",
     ]
-    index = [(f"[{AREAS[area]}](#{_slug(AREAS[area])})", ", ".join(f"[{r.id}](#{r.id})" for r in held)) for area, held in found.items()]
-    parts = [["\n".join(_area(area, held))] for area, held in found.items()]
+    headed = {FORM: list(FORM_CHECKS), **{AREAS[area]: [r.id for r in held] for area, held in found.items()}}
+    index = [(f"[{heading}](#{_slug(heading)})", ", ".join(f"[{i}](#{i})" for i in ids)) for heading, ids in headed.items()]
+    parts = [["\n".join(_form())], *(["\n".join(_area(area, held))] for area, held in found.items())]
     return page("Rules", intro, table(("about", "rules"), index), *parts)
+
+
+def _form() -> list[str]:
+    lines = [f"## {FORM}", "", (getdoc(form) or "").partition("\n")[0]]
+    for check, summary in FORM_CHECKS.items():
+        lines += ["", f"### {check}", "", f"**error, firm**: {escaped(summary)}", *_explained(check)]
+    return lines
 
 
 def _area(area: str, held: list[Rule]) -> list[str]:
     about = (getdoc(modules[held[0].check.__module__]) or "").partition("\n")[0]
     lines = [f"## {AREAS[area]}", "", about]
     for one in held:
-        lines += ["", f"### {one.id}", "", f"**{_level(one)}**: {escaped(one.summary)}", "", f"Source: {escaped(one.reference)}"]
+        lines += ["", f"### {one.id}", "", f"**{_level(one)}**: {escaped(one.summary)}", *_explained(one.id)]
+        lines += ["", f"Source: {escaped(one.reference)}"]
     return lines
+
+
+def _explained(rule: str) -> Iterator[str]:
+    if rule not in explained():
+        return
+    about = explanation_of(rule)
+    yield from ("", f"What it means: {escaped(about.means)}", "", f"What to do: {escaped(about.do)}")
+    for title, case in (("Example:", about.bad), ("Without the finding:", about.good)):
+        if case is not None:
+            yield from ("", title)
+            yield from _shown(case)
+
+
+def _shown(case: Case) -> Iterator[str]:
+    parts = case.parts()
+    for part in parts:
+        if len(parts) > 1:
+            yield from ("", f"{part.name}:")
+        yield from ("", f"```{part.language}", *part.text.rstrip("\n").split("\n"), "```")
 
 
 def _slug(heading: str) -> str:

@@ -1,4 +1,4 @@
-"""`disagg catalog`, `disagg rules` and `disagg explain`."""
+"""`disagg catalog`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..catalog import Catalog
-from ..errors import ToolError, did_you_mean
-from ..rules import rules
-from ..rules.form import FORM_CHECKS
-from .common import DataFormat, catalog_with, emit
+from .common import DataFormat, catalog_with, emit, table
 
 
 class Kind(StrEnum):
@@ -38,34 +35,7 @@ def catalog(
     if output_format is DataFormat.JSON:
         emit(json.dumps([e.model_dump(mode="json", by_alias=True, exclude_none=True) for e in entries], indent=2, ensure_ascii=False), None)
     else:
-        emit(_table(_rows(kind, known)), None)
-    return 0
-
-
-def list_rules(output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT) -> int:
-    """List all rules with level and meaning."""
-    if output_format is DataFormat.JSON:
-        data = [{"id": r.id, "level": str(r.level), "summary": r.summary, "reference": r.reference} for r in rules()]
-        emit(json.dumps(data, indent=2, ensure_ascii=False), None)
-    else:
-        emit(_table([["rule", "level", "what it asks for"], *([r.id, str(r.level), r.summary] for r in rules())]), None)
-    return 0
-
-
-def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the findings.")]) -> int:
-    """Explain one rule."""
-    known = {r.id: r for r in rules()}
-    if rule in FORM_CHECKS.keys() - known.keys():
-        emit(f"{rule} (error)\n\n{FORM_CHECKS[rule]}", None)
-        return 0
-    if rule not in known:
-        every = sorted(FORM_CHECKS.keys() | known.keys())
-        within = [name for name in every if rule.lower() in name]
-        several = rule and len(within) > 1
-        hint = f"there are {', '.join(within)}" if several else did_you_mean(rule, every) or "`disagg rules` lists them"
-        raise ToolError(f"no rule {rule} ({hint})")
-    r = known[rule]
-    emit(f"{r.id} ({r.level})\n\n{r.summary}\n\nReference: {r.reference}", None)
+        emit(table(_rows(kind, known)), None)
     return 0
 
 
@@ -126,8 +96,3 @@ def _metric_rows(known: Catalog) -> list[list[str]]:
     for found in (known.metrics[x] for x in known.metrics):
         rows += [[found.id, m.name, m.type, ", ".join(m.labels), m.meaning, str(found.checked)] for m in found.metrics]
     return rows
-
-
-def _table(rows: list[list[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

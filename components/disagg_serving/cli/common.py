@@ -108,3 +108,9 @@ def emit(text: str, output: Path | None) -> None:
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+
+
+def table(rows: list[list[str]]) -> str:
+    """Rows of text as columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

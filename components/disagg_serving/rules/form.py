@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FORM_CHECKS: dict[str, str] = {
-    "base-not-compared": "The revision of --base can be planned by its own code: without its plan nobody knows what a change replaces or deletes.",
+    "base-not-compared": "The revision of `--base` can be planned by its own code: without its plan nobody knows what a change replaces or deletes.",
     "catalog": "Names of models, instance types, engines and routers are entries of the catalogue, and entries have its form.",
     "catalog-dir": "Folders of catalogDirs are there, inside the project.",
     "calibration-log": "The log that memory is calibrated with is that of an engine's start.",
