@@ -13,7 +13,7 @@ from aws_answers import REGION, Aws
 from command_line import Run, bare, write_project
 from disagg_serving import lookups
 from disagg_serving.errors import ToolError
-from disagg_serving.resources.base import checked, watched
+from disagg_serving.resources.base import Watch, checked, watched
 from disagg_serving.resources.wording import ChecksFailed
 from factories import check, environment, model, role
 from repositories import Repository
@@ -129,7 +129,7 @@ def test_neither_the_offline_plan_nor_other_stacks_ask(monkeypatch: pytest.Monke
     """While a plan is recorded, and for a stack that does not ask, no session is opened."""
     said(monkeypatch)
     opened = account(monkeypatch, Aws())
-    token = watched.set([])
+    token = watched.set(Watch())
     try:
         checked(asking())
     finally:

@@ -18,7 +18,7 @@ from ..planning.shapes import Group, Layout
 from ..rules import check_objects
 from ..rules.acceptance import accept
 from ..rules.declared import KUBERNETES, LEADS
-from ..rules.evaluation import evaluate_file
+from ..rules.evaluation import Question, evaluate_file
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
 from .difference import Difference
 from .graph import Graph, declared
@@ -126,7 +126,8 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     # a key that is not in the file may come from an ESC environment; rule secret-keys has said so
     secrets = file.secrets | {f"{NAMESPACE}:{key}" for _, key in named}
     providers = configured(config, secrets)
-    recording = record(project.program, project.name, file.stack, config, secrets)
+    answer = (Question.of_file(file, project.root), known) if known is not None else None
+    recording = record(project.program, project.name, file.stack, config, secrets, known=answer)
     # an ESC environment may lead the default provider to a cluster
     keys = {*config, *secrets, *([f"{KUBERNETES}{LEADS[0]}"] if file.imports else [])}
     about_objects = check_objects(declared(recording.graph, keys))

@@ -30,9 +30,9 @@ from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2, sourc
 from pulumi.runtime.stack import run_in_stack
 
 from ..errors import ProgramError, SpecError, Terminated, ToolError
-from ..resources.base import watched
+from ..resources.base import Watch, watched
 from ..resources.wording import ChecksFailed
-from ..rules.evaluation import Evaluation
+from ..rules.evaluation import Evaluation, Question
 from .graph import COMPUTED, SECRET, Graph, Resource
 from .stops import OfflineError, said, trace_of
 
@@ -58,18 +58,19 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     secrets: frozenset[str] = frozenset(),
     *,
     program: Callable[[], object] | None = None,
+    known: tuple[Question, Evaluation] | None = None,
 ) -> Recording:
     """Record the `__main__.py` of `root`, or `program`.
 
-    `config` holds plain values by full key (`aws:region`), `secrets` the keys whose values stay unknown to us. Raises SpecError when
-    the program refuses its input, ProgramError when it does not come to its end. Leaving with exit code 0 is an end, as for Pulumi, unless
-    nothing was declared before: an empty plan of it would look like a decision.
+    `config` holds plain values by full key (`aws:region`), `secrets` the keys whose values stay unknown to us, and `known` an evaluation that
+    the program need not repeat. Raises SpecError when the program refuses its input, ProgramError when it does not come to its end. Leaving
+    with exit code 0 is an end, as for Pulumi, unless nothing was declared before: an empty plan of it would look like a decision.
     """
     if program is None and not (root / PROGRAM).is_file():
         raise ToolError(f"{project} has no program: {PROGRAM} is missing beside Pulumi.yaml or in its `main` folder")
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     values |= dict.fromkeys(secrets, _PLACEHOLDER)
-    monitor, callbacks, evaluations = _Monitor(), _Callbacks(), list[Evaluation]()
+    monitor, callbacks, watch = _Monitor(), _Callbacks(), Watch(known)
     # what depends on a failed Output stays unobserved; Pulumi's language host silences this, too
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
@@ -80,7 +81,7 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
         left = await _run_program(root, program)
 
     def run() -> None:
-        watched.set(evaluations)
+        watched.set(watch)
         settings.configure(
             mocks.MockSettings(  # type: ignore[no-untyped-call]
                 monitor=monitor,
@@ -116,7 +117,7 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     graph = monitor.graph(callbacks.counted())
     if left and all(r.type == STACK_TYPE for r in graph.resources.values()):
         raise ProgramError(stack, "it ended by itself, with exit code 0, before it declared anything")
-    return Recording(graph, evaluations)
+    return Recording(graph, watch.evaluations)
 
 
 async def _run_program(root: Path, program: Callable[[], object] | None) -> bool:

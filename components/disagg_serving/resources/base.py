@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ..errors import Finding, Level, SpecError, sort_findings
 from ..planning.shapes import Layout
-from ..rules.evaluation import Evaluation, within
+from ..rules.evaluation import Evaluation, Question, evaluate, within
 from ..rules.standalone import evaluate_models
 from ..spec.validation import by_alias, try_parse
 from .arguments import Given, name_of_value, taken
@@ -83,8 +83,26 @@ def take(component: type, name: Any, args: Any, kind: type, opts: Any) -> Given:
     return given
 
 
-watched: ContextVar[list[Evaluation] | None] = ContextVar("watched", default=None)
-"""Where the offline plan collects what components evaluate; it shows failed checks beside the resources instead of stopping."""
+@dataclass(frozen=True)
+class Watch:
+    """The offline plan, which shows failed checks beside the resources instead of stopping.
+
+    `known` is what it has evaluated before it runs the program, `evaluations` collects what components evaluate.
+    """
+
+    known: tuple[Question, Evaluation] | None = None
+    evaluations: list[Evaluation] = field(default_factory=list)
+
+
+watched: ContextVar[Watch | None] = ContextVar("watched", default=None)
+
+
+def answered(question: Question) -> Evaluation:
+    """What the checks say; where the offline plan has asked the same before, its answer."""
+    watch = watched.get()
+    if watch is not None and watch.known is not None and watch.known[0].same_as(question):
+        return watch.known[1]
+    return evaluate(question.data, question.base, question.stack)
 
 
 def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
@@ -101,7 +119,7 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
         found = given.said([*given.faults, *_news(evaluation, given)])
         evaluation = replace(evaluation, findings=sort_findings(found), layout=None if given.faults else evaluation.layout)
     if watch is not None:
-        watch.append(evaluation)
+        watch.evaluations.append(evaluation)
         if evaluation.layout is not None:
             return evaluation.layout
     for finding in evaluation.findings:

@@ -3,11 +3,10 @@
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
-from ..credentials import AWS_KEYS
 from ..rules import StackContext
-from ..rules.evaluation import evaluate
-from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
-from .base import checked, project_folder
+from ..rules.evaluation import Question
+from ..spec.stack_file import NAMESPACE
+from .base import answered, checked, project_folder
 from .environment import Environment
 
 
@@ -22,7 +21,7 @@ def deploy() -> Environment:
         raise pulumi.RunError(f"stack {pulumi.get_stack()} has no {NAMESPACE}:environment; `disagg schema` prints its keys")
     name = pulumi.get_stack()
     stack = _stack_context()
-    layout = checked(evaluate({"name": name, **data}, project_folder(), stack))
+    layout = checked(answered(Question({"name": name, **data}, project_folder(), stack)))
     secrets = {key: config.require_secret(key) for key in sorted({key for _, key in layout.spec.secret_keys()})}
     environment = Environment.of_layout(layout.spec.name, layout, secrets, stack=stack)
     for key, value in environment.outputs.items():
@@ -32,6 +31,6 @@ def deploy() -> Environment:
 
 def _stack_context() -> StackContext:
     """What the engine says about the stack outside the environment: the region, and which keys of ours, or of an account, are encrypted; no value."""
-    keys = frozenset(key for key in CONFIG.get() if (key.startswith(f"{NAMESPACE}:") and key != ENVIRONMENT_KEY) or key in AWS_KEYS)
+    keys = frozenset(CONFIG.get())
     secrets = frozenset(key for key in keys if is_config_secret(key))
-    return StackContext(pulumi.Config("aws").get("region"), secrets, keys - secrets)
+    return StackContext.of_keys(pulumi.Config("aws").get("region"), secrets, keys - secrets)

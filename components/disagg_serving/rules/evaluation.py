@@ -40,6 +40,27 @@ _ADOPTED = {"network.existing": _OF_MADE, "existingCluster": {*_OF_MADE, "api-en
 
 
 @dataclass(frozen=True)
+class Question:
+    """What is evaluated: the mapping below `disagg-serving:environment`, the folder that its paths start from, and its stack's context."""
+
+    data: Any
+    base: Path
+    stack: StackContext = NO_STACK
+
+    @classmethod
+    def of_file(cls, file: StackFile, base: Path) -> Question:
+        """What a stack file, or a bare environment file, asks."""
+        data = file.environment
+        if isinstance(data, dict) and file.stack and "name" not in data:
+            data = {"name": file.stack, **data}
+        return cls(data, base, NO_STACK if file.bare else StackContext.of_keys(file.region, file.secrets, file.config))
+
+    def same_as(self, other: Question) -> bool:
+        """Whether both have one answer; a folder may be reached by two paths."""
+        return (self.data, self.base.resolve(), self.stack) == (other.data, other.base.resolve(), other.stack)
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """A spec with its findings; `layout` is None where the findings make one impossible."""
 
@@ -66,10 +87,8 @@ def evaluate_file(file: StackFile, base: Path) -> Evaluation:
         message = "is encrypted as a whole, so no preview could read it" if whole else "is missing"
         fix = "keep it plain and put secrets under keys of their own" if whole else "add it under config; `disagg schema` prints its keys"
         return Evaluation([Finding("environment", Level.ERROR, ENVIRONMENT_KEY, message, None, "a mapping", fix)])
-    data = file.environment
-    if isinstance(data, dict) and file.stack and "name" not in data:
-        data = {"name": file.stack, **data}
-    found = evaluate(data, base, NO_STACK if file.bare else StackContext(file.region, file.secrets, frozenset(file.config)))
+    question = Question.of_file(file, base)
+    found = evaluate(question.data, question.base, question.stack)
     region = file.config.get("aws:region")
     if region is not None and not isinstance(region, str):
         odd = Finding("stack-file", Level.ERROR, "aws:region", "is not a text", region, "the name of a region, for example us-east-1")

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog import Catalog
 from ..corrections import Correction
+from ..credentials import AWS_KEYS
 from ..errors import Level, closest
 from ..planning.pairs import CANDIDATE, pairs_of
 from ..planning.shapes import Layout, Served
 from ..spec import EnvironmentSpec, ModelSpec, RoleSpec
 from ..spec.serving import RoleName
+from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
 
 if TYPE_CHECKING:
     from .declared import Declared
@@ -48,6 +50,12 @@ class StackContext:
     region: str | None = None
     secrets: frozenset[str] | None = None
     plain: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_keys(cls, region: str | None, secrets: Iterable[str], plain: Iterable[str]) -> StackContext:
+        """The context of a stack with these configuration keys; only those of ours, and of an account, are anybody's matter."""
+        found = [frozenset(k for k in keys if k.startswith(f"{NAMESPACE}:") or k in AWS_KEYS) - {ENVIRONMENT_KEY} for keys in (secrets, plain)]
+        return cls(region, *found)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data without what is not known; names alone, no values."""
