@@ -107,7 +107,7 @@ def closed_loop(clients: float, ttft: float, tpot: float, layout: Split | None =
 
 
 def test_throughput_of_a_closed_loop() -> None:
-    """planning.md 5: 64 clients with TTFT 2,026 ms and TPOT 34.7 ms give 1,747 tokens/s."""
+    """Clients send the next request after the last answer: 64 with TTFT 2,026 ms and TPOT 34.7 ms get 1,747 tokens/s."""
     assert output_tokens_per_second(64, 2.026, 0.0347, 1024) == pytest.approx(1747, rel=1e-3)
     assert demand(64, 0.0347, 1024) > requests_per_second(64, 2.026, 0.0347, 1024)
     assert demand(64, 0.03, 1) == math.inf
@@ -221,7 +221,7 @@ def test_too_few_gpus_for_both_roles() -> None:
 
 @pytest.mark.parametrize(("rho", "factor"), [(0, 0), (0.6, 0.75), (0.7, 1.17), (0.8, 2), (0.9, 4.5), (1, math.inf), (2, math.inf)])
 def test_waiting_as_in_the_reference(rho: float, factor: float) -> None:
-    """planning.md 7.2: 0.75x at 0.6, 1.2x at 0.7, 2x at 0.8, 4.5x at 0.9."""
+    """The wait of an M/D/1 queue in service times: 0.75 at 0.6, 1.2 at 0.7, 2 at 0.8, 4.5 at 0.9."""
     assert waiting_factor(rho) == pytest.approx(factor, abs=0.01)
 
 

@@ -58,7 +58,7 @@ def point(role: str, form: str, gpus: int, rate: float, latency: float | None = 
     ("instance", "share"), [("p5.48xlarge", 50), ("p5en.48xlarge", 50), ("p6-b200.48xlarge", 50), ("p6-b300.48xlarge", 100), ("p5.4xlarge", 12.5)]
 )
 def test_share_of_a_gpu(instance: str, share: float) -> None:
-    """planning.md 4: GB/s by the catalogue's devices and line rate."""
+    """GB/s of one GPU's EFA devices, by their number and line rate in the catalogue."""
     assert efa_share(CATALOG.instances[instance]) == share * 1e9
 
 
@@ -73,8 +73,8 @@ def test_share_of_a_gpu(instance: str, share: float) -> None:
     ],
     ids=["llama-tp1", "llama-tp8", "qwen3-235b-tp4", "deepseek-v3-tp8", "glm-5-fp8-tp8"],
 )
-def test_times_of_the_reference(per_token: float, copies: float, gpus: int, gigabytes: float, milliseconds: float) -> None:
-    """planning.md 4, table of 8K prompts at 45 GB/s for each GPU."""
+def test_times_of_a_prompt(per_token: float, copies: float, gpus: int, gigabytes: float, milliseconds: float) -> None:
+    """Milliseconds for a prompt of 8,192 tokens at 45 GB/s a GPU, calculated apart from this code."""
     kv = kv_bytes(LONG, per_token, copies)
     end = Endpoint(P5, 1, gpus)
     good = kv_transfer(kv, end, end).scenario("good")

@@ -104,7 +104,7 @@ def test_glm_5_does_not_fit_one_p5_and_fits_one_p5en() -> None:
     ],
 )
 def test_kv_bytes_a_token_are_exact(model: str, parallel: dict[str, Any], bf16: int, fp8: int) -> None:
-    """The table of planning.md 3.3, byte for byte: heads are split down to one a GPU, a latent is not, stages and DCP divide both."""
+    """KV of a token and GPU to the byte: heads are split down to one a GPU, a latent is not, stages and DCP divide both."""
     assert [fitted(model, kv_cache_dtype=d, **parallel).kv_bytes_per_token_per_gpu for d in ("auto", "fp8")] == [bf16, fp8]
 
 
@@ -120,12 +120,12 @@ def test_kv_bytes_a_token_are_exact(model: str, parallel: dict[str, Any], bf16: 
         ("qwen3-235b-a22b-instruct-fp8", {"tensor_parallel": 4}, 55.1),
         ("llama-3.3-70b-instruct-fp8", {}, 67.7),
         ("llama-3.3-70b-instruct-fp8", {"tensor_parallel": 2}, 33.8),
-        ("gpt-oss-120b", {"engine_version": "0.14.1"}, 64.38),
-        ("gpt-oss-120b", {"engine_version": "0.10.1"}, 65.97),
+        ("gpt-oss-120b", {"engine_version": "0.14.1"}, 64.38),  # https://github.com/vllm-project/vllm/issues/33155
+        ("gpt-oss-120b", {"engine_version": "0.10.1"}, 65.97),  # https://github.com/vllm-project/vllm/issues/23278
     ],
 )
 def test_weights_are_within_one_per_cent(model: str, parallel: dict[str, Any], gib: float) -> None:
-    """The results of planning.md 3.1, and what vLLM printed for gpt-oss-120b on Triton (vllm#33155) and on Marlin (vllm#23278)."""
+    """GiB a GPU, calculated apart from this code, and what vLLM printed for gpt-oss-120b on Triton and on Marlin."""
     found = fitted(model, **parallel).weights_gib
     assert found.mid == pytest.approx(gib, rel=0.01)
     assert found.low < gib < found.high

@@ -1,7 +1,15 @@
 """When one role that does both is the better choice, and when a split is off its balance, in plain words with numbers.
 
-Sources: planning.md 5 and 6, peers.md 6. Prefill and decode apart keep the time per token steady; they cost TTFT, and with few nodes or
-a weak network throughput for each GPU as well.
+Prefill and decode apart keep the time per token steady; they cost TTFT, and with few nodes or a weak network throughput for each GPU as well.
+What speaks for it are these public runs, each of them single, and advice of those who publish a guide:
+
+- 1,024/256 tokens, DeepSeek-V3 on p5en, 431.6 and 255 tokens/s a GPU:
+  https://github.com/awslabs/awsome-distributed-ai/blob/95b939cd/3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md
+- 8,000/1,024 tokens, GLM-5.2 on one p5en and on two with separate roles (its authors draw no conclusion from single runs):
+  https://github.com/aws-samples/sample-llm-inference-on-eks/blob/7a03f3ab/docs/GLM-5.2-BENCHMARK.md
+- apart at 10,000/1,000 tokens and not at 200/200: https://github.com/llm-d/llm-d/blob/027a0532/guides/pd-disaggregation/README.md
+- TTFT of 1 s over EFA and 98 s over TCP, Llama-3.1-8B with 8,000 tokens:
+  https://docs.nvidia.com/dynamo/kubernetes-deployment/cloud-provider-guides/aws/efa-rdma-over-aws-fabric
 """
 
 from __future__ import annotations
@@ -19,12 +27,12 @@ LOW_RATIO = 4.0
 """Prompt to answer tokens. llm-d advises apart at 10:1 and against it at 1:1; at 4:1 (1024/256) it lost. The limit is our judgement."""
 FEW_NODES = 2
 TTFT_PART = 0.2
-"""A typical transfer that takes more of the TTFT limit is worth a warning (planning.md 7.1, check 10)."""
+"""A typical transfer that takes more of the TTFT limit is worth a warning: our judgement."""
 IDLE = 0.3
 """Utilisation below which neither role needs GPUs of its own: our judgement. A split of one engine each cannot become smaller."""
 SAME = 1e-6
 OFF_BALANCE = 1.3
-"""Factor from the optimum ratio that is worth a warning (planning.md 7.1, check 11)."""
+"""Factor from the optimum ratio that is worth a warning: our judgement, three times `MEASURED_BAND`."""
 
 SHORT_WORDS = (
     "prompts of {isl:.0f} tokens are short: with 1,024 tokens of prompt and 256 of answer DeepSeek-V3 on p5en gave 431.6 tokens/s a GPU in one role "

@@ -14,7 +14,7 @@ from .rates import BalanceError, Rates, Workload
 from .runs import MeasuredRun, calibrate, demand, requests_per_second
 
 TOLERANCE = 0.15
-"""Error of a saturated layout that is allowed (planning.md 7.7, test d)."""
+"""Error of a saturated layout that is allowed. Our choice."""
 
 Row = Mapping[str, str]
 

@@ -1,6 +1,7 @@
 """The balance law: which role bounds a layout, the best split of its GPUs, and how much room is left at the wanted load.
 
-Source: planning.md 7.2. `req/s = min(Np*Rp/(ISL*(1-hit)), Nd*Rd/OSL)`, N in GPUs, R in tokens a second and GPU.
+`req/s = min(Np*Rp/(ISL*(1-hit)), Nd*Rd/OSL)`, N in GPUs, R in tokens a second and GPU: each role serves its rate, and a request needs both.
+Prefill as an M/D/1 queue is that of DistServe, https://arxiv.org/abs/2401.09670. How well the law holds: `make accuracy`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Literal
 from .rates import BalanceError, Rates, Span, Workload
 
 MEASURED_BAND = 0.1
-"""Error of the optimum ratio with measured rates (planning.md 7.4)."""
+"""Error of the optimum ratio with measured rates. Our choice."""
 UNKNOWN_BAND = 2.0
-"""Factor on the optimum ratio when a rate is only known to be at least so high (planning.md 7.4)."""
+"""Factor on the optimum ratio when a rate is only known to be at least so high. Our choice."""
 TARGETS = (0.6, 0.7)
-"""Utilisation to plan for: at 0.7 a prompt waits 1.2 times as long as it is calculated, at 0.9 4.5 times (planning.md 7.2)."""
+"""Utilisation to plan for. Our choice, by `waiting_factor`: at 0.7 a prompt waits 1.2 times as long as it is calculated, at 0.9 4.5 times."""
 ROUNDING = 1e-9
 
 Kind = Literal["capacity", "upper bound", "lower bound"]
@@ -166,7 +167,7 @@ class Headroom:
     """How busy both roles are at a wanted rate, and how much more the layout may take.
 
     The wait is the mean of one M/D/1 queue an engine, so a router that knows the queues does better. It is no forecast of TTFT:
-    that also holds the prompt's own calculation, the transfer and the first decode step, and its tail is not known (planning.md 7.5).
+    that also holds the prompt's own calculation, the transfer and the first decode step, and its tail is not known.
     """
 
     wanted: float

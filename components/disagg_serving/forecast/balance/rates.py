@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 REACH = 2.0
-"""How far from the measured prompt lengths a rate still holds, as a factor (planning.md 7.2)."""
+"""How far from the measured prompt lengths a rate is used, as a factor. Our choice: attention makes longer prompts dearer a token."""
 CLOSE_TO_LIMIT = 0.9
 """A run whose time per token is at least this part of the limit was measured at the limit: tighter is within a run's own scatter."""
 
@@ -133,7 +133,7 @@ def rates_at(prefill: RateCurve, decode: RateCurve, workload: Workload) -> Rates
 
 
 def batch_limit(max_num_seqs: int, kv_tokens: float, workload: Workload) -> int:
-    """Requests that one data-parallel rank of decode holds at once: `min(max_num_seqs, KV tokens / (ISL + OSL/2))` (planning.md 7.2).
+    """Requests that one data-parallel rank of decode holds at once: `min(max_num_seqs, KV tokens / (ISL + OSL/2))`.
 
     A request in flight holds its prompt and on average half of its answer; `kv_tokens` and `max_num_seqs` are of the rank, too.
     Raises BalanceError when not even one request fits.

@@ -1,7 +1,8 @@
 """What can be said without a measured rate: bounds, printed as bounds.
 
-Source: planning.md 7.3. On 1,097 public points the estimate of a decode step has a mean error of 33 %, and 94 % are within a factor
-of 2; for prefill of models with experts the reached part of the peak is 6 to 24 %, so nothing useful can be said.
+The constants are our choice, checked once against the 1,097 points of one role on H100 and H200 in aiconfigurator_core/systems/silicon_sample.csv
+of https://pypi.org/project/aiconfigurator-core/0.12.0/: the estimate of a decode step has a mean error of 33 %, and 94 % are within a factor of 2.
+For prefill of models with experts the reached part of the peak is 6 to 24 % there, so nothing useful can be said.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from ...catalog.entries import Gpu, Model
 from .rates import BalanceError, figure
 
 BAND = 2.0
-"""Factor on either side of a roofline estimate (planning.md 7.3)."""
+"""Factor on either side of a roofline estimate."""
 HBM_PART = 0.65
-"""Part of the memory bandwidth that decode reaches (planning.md 7.3)."""
+"""Part of the memory bandwidth that decode reaches."""
 ALL_REDUCE_SECONDS = 10e-6
-"""One all-reduce between GPUs of a node; a layer has two (planning.md 7.3)."""
+"""One all-reduce between GPUs of a node; a layer has two."""
 STEP_SECONDS = 4e-3
-"""Fixed part of a decode step (planning.md 7.3)."""
+"""Fixed part of a decode step."""
 NO_PREDICTION = "no useful prediction"
 
 

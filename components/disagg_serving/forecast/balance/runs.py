@@ -1,7 +1,8 @@
 """Rates from measured runs: throughput from latencies, when a run was saturated, and calibration.
 
-Sources: planning.md 5 (balance law, throughput from latencies) and 7.2. What saturates a closed loop of clients is the
-asymptotic bound of operational analysis (Denning and Buzen 1978): `req/s <= min(capacity, clients / time without waiting)`.
+What saturates a closed loop of clients is the asymptotic bound of operational analysis (Denning and Buzen 1978,
+https://doi.org/10.1145/356733.356735): `req/s <= min(capacity, clients / time without waiting)`. The limits below are our choice, made on
+tests/data/pd-cases.csv; tests/unit/test_pd_cases.py says which of its rows they take for saturated.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from .law import Split
 from .rates import CLOSE_TO_LIMIT, BalanceError, MeasuredRate, RateCurve
 
 GROWTH = 0.5
-"""Exponent of rate by clients below which a layout is near its limit: in pd-cases.csv 0.7 to 1.0 while clients are too few, 0.3 beyond."""
+"""Exponent of rate by clients below which a layout is near its limit: in tests/data/pd-cases.csv 0.7 to 1.0 with too few clients, 0.3 beyond."""
 QUEUED = 2.0
 """Prompts at each prefill queue: one is calculated and one waits, so the queue does not run empty."""
 PRESSED = 1.12
 """Clients that ask for so much more than they get are kept waiting by prefill and not by their own pace; the rate is then usually within
-10 % of the layout's best (planning.md 5, rows of pd-cases.csv and their neighbours in silicon_sample.csv of aiconfigurator-core 0.12.0)."""
+10 % of the layout's best, by the rows of tests/data/pd-cases.csv and their neighbours in the file that they are from
+(https://pypi.org/project/aiconfigurator-core/0.12.0/, aiconfigurator_core/systems/silicon_sample.csv)."""
 BETTER = 1.15
 """A run that served so much more on the same layout shows that the other one was not at the limit."""
 

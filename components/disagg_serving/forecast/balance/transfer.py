@@ -1,6 +1,6 @@
 """Moving the KV cache from prefill to decode: bytes, time and load of the network in three scenarios.
 
-Source: planning.md 4. The achieved bandwidth is not known before it is measured, so there are scenarios and no forecast.
+The achieved bandwidth is not known before it is measured, so there are scenarios and no forecast.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from ...catalog.entries import Instance
 from .rates import BalanceError, Workload
 
 GOOD, TYPICAL = 0.9, 0.45
-"""Part of a GPU's EFA share: the best that is measured between two nodes reaches 0.97, production transfers far less (planning.md 4)."""
+"""Part of a GPU's EFA share. Our choice below what is measured between two idle nodes, 0.76 to 0.98 of the line rate on p5, p5en, p6-b200 and
+p6-b300: https://github.com/kvcache-ai/Mooncake/blob/3b5a5941/docs/source/design/transfer-engine/efa_transport.md. In production single transfers
+are far slower, 4.3 GB/s on average: https://github.com/vllm-project/vllm/issues/50913."""
 TCP_GB_PER_SECOND = (0.5, 5.0)
-"""GB/s a node without EFA: NIXL over TCP by UCX and by UCCL (llm-d blog 2026-06-23: 0.55 and 4.9)."""
+"""GB/s a node without EFA, around what NIXL reaches over TCP by UCX (0.55) and by UCCL (4.9):
+https://github.com/llm-d/llm-d.github.io/blob/9a8058f7/blog/2026-06-23_networking-for-distributed-inference-llm-d.mdx."""
 GIGABIT_BYTES = 1e9 / 8
 
 ScenarioName = Literal["good", "typical", "tcp"]
@@ -88,7 +91,10 @@ def efa_share(instance: Instance) -> float:
 
 
 def mla_copies(decode_tensor_parallel: int) -> float:
-    """Copies with multi-head latent attention: each decode rank pulls the whole latent (planning.md 4)."""
+    """Copies with multi-head latent attention: each decode rank holds and pulls the whole latent.
+
+    Source: https://github.com/vllm-project/vllm/blob/v0.33.0/docs/features/nixl_connector_compatibility.md.
+    """
     return float(decode_tensor_parallel)
 
 

@@ -1,7 +1,7 @@
 """Memory of an engine at preview: does a model fit its GPUs, and how many tokens and requests does its KV cache hold.
 
-`capacity(EngineShape(...))` is the whole interface; the measured figures are in catalog/overheads.yaml, the formulas in planning.md 3 and 7
-and in vLLM's source. Pure: no network, no GPU, and no figure without low and high.
+`capacity(EngineShape(...))` is the whole interface; the measured figures are in catalog/overheads.yaml with their sources, the formulas
+follow vLLM's source, and `make accuracy` holds both against start-up logs. Pure: no network, no GPU, and no figure without low and high.
 """
 
 from __future__ import annotations

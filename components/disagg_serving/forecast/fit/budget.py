@@ -35,7 +35,7 @@ def overhead_parts(shape: EngineShape, stage: Stage) -> dict[str, Bars]:
 
 
 def overhead(shape: EngineShape, stage: Stage) -> Bars:
-    """All overhead of one GPU of a stage; low and high are at least as far from mid as planning.md 7.4 says."""
+    """All overhead of one GPU of a stage; low and high are at least as far from mid as its error bar."""
     total = sum(overhead_parts(shape, stage).values(), NOTHING)
     bar = constant(_bar(shape), shape.engine_version)
     return Bars(max(0.0, min(total.low, total.mid + bar.low)), total.mid, max(total.high, total.mid + bar.high))

@@ -73,7 +73,7 @@ def indexer_layers(facts: Model, stage: Stage) -> int:
 
 
 def weights(shape: EngineShape, stage: Stage) -> Bars:
-    """Weights of one GPU of a stage in bytes; bars as planning.md 7.4 gives them, wider where the quantised parts are not known."""
+    """Weights of one GPU of a stage in bytes; bars of catalog/overheads.yaml, wider where the quantised parts are not known."""
     name = "weights" if shape.facts.indexer is None else "weightsOfNewArchitectures"
     bars = constant(name, shape.engine_version)
     guesses = [_bytes(shape, stage, p) for p in precisions(shape.facts)]
