@@ -20,8 +20,7 @@ from factories import ROOT
 
 LEVELS: Mapping[str, Level] = dict.fromkeys(FORM_CHECKS, Level.ERROR) | {r.id: r.level for r in rules()}
 PENDING = {
-    "autoscaling", "balance", "calibration", "capacity", "charts", "declared_objects", "engine_arguments", "environment", "experts", "flags",
-    "form", "gateway", "look_ups", "memory", "namespaces", "observability", "parallel", "programs", "reservations", "roles", "rollout", "weights",
+    "autoscaling", "balance", "calibration", "capacity", "environment", "form", "look_ups", "memory", "reservations", "rollout", "weights",
 }  # fmt: skip
 """Modules some of whose rules have no file yet."""
 PROJECT = "name: example\nruntime: python\n"
