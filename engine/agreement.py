@@ -21,6 +21,7 @@ from disagg_serving.corrections import corrected
 from disagg_serving.errors import Level
 from disagg_serving.planning.layout import resolve
 from disagg_serving.planning.shapes import Group, Served, build_group
+from disagg_serving.rules import rules
 from disagg_serving.rules.evaluation import evaluate
 from disagg_serving.rules.form import FORM_CHECKS
 from disagg_serving.spec import EnvironmentSpec
@@ -38,7 +39,7 @@ IMAGES = {"0.33.0": "vllm-0.33.0-efa", "0.27.1": "vllm-0.27.1-dlc"}
 """The catalogue's engine of each version that is asked."""
 SHOWN = 90
 _NOISE = re.compile(r"^\w+Error: (1 validation error for \w+ (Value error, )?)?")
-SIZES = frozenset({"memory-fit", "context-fit", "memory-unknown", "pod-fits-node", "group-capacity"})
+SIZES = frozenset(r.id for r in rules() if r.judges in {"memory", "nodes"})
 """Rules about the size of an engine, which stand in for no refusal of a parser."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from disagg_serving.planning.shapes import Layout
+from disagg_serving.rules import rules
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, environment, layout, model, role
@@ -21,7 +22,7 @@ from bench.cluster import Cluster
 PROJECT = find_project(ROOT)
 RANDOM_SPECS = 50
 BATCH = 10
-ANY_MEMORY = dict.fromkeys(("memory-fit", "context-fit"), "these tests are about nodes, not about memory")
+ANY_MEMORY = dict.fromkeys((r.id for r in rules() if r.judges == "memory"), "these tests are about nodes, not about memory")
 
 
 def stack_layout(stack: str) -> Layout:

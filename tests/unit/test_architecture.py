@@ -168,6 +168,37 @@ def test_every_rule_is_documented(rule: Rule) -> None:
     assert rule.summary.endswith(".")
 
 
+RULE_IDS_ELSEWHERE = {
+    "components/disagg_serving/cli/answers.py": "an answer to `disagg init` is refused as the rule would refuse it in the stack file",
+    "components/disagg_serving/forecast/fit/constants.py": "a version that no forecast can read is refused as the rule would",
+    "components/disagg_serving/manifests/engine.py": "the name of a volume",
+    "components/disagg_serving/manifests/serving.py": "the name of a volume",
+    "components/disagg_serving/verify/engines.py": "a point of `disagg verify`",
+    "components/disagg_serving/verify/points.py": "the points of `disagg verify`",
+    "components/disagg_serving/verify/versions.py": "points of `disagg verify`",
+    "engine/grids.py": "inputs for the real parser, listed by the rule that they try",
+}
+"""Files outside of rules/checks that spell the id of a rule, and why that is no fact about the rule."""
+
+
+def named_rules(file: Path) -> set[str]:
+    """Ids of rules that a file spells: those of several words, and those of one word in a collection that holds nothing else."""
+    ids, tree = {r.id for r in rules()}, ast.parse(file.read_text(encoding="utf-8"))
+    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    collections = [n.elts for n in ast.walk(tree) if isinstance(n, (ast.Set, ast.List, ast.Tuple))]
+    words = [{e.value for e in held if isinstance(e, ast.Constant) and isinstance(e.value, str)} for held in collections if len(held) > 1]
+    return {text for text in texts & ids if "-" in text}.union(*(held for held in words if held and held <= ids))
+
+
+def test_facts_about_a_rule_stand_at_the_rule() -> None:
+    """What other parts have to know about rules is an argument of `@rule`: a new rule has no table elsewhere in which it could be forgotten."""
+    folders = [ROOT / part for part in ("components", "engine", "bench", "policy", "scripts")]
+    files = [f for folder in folders for f in folder.rglob("*.py") if not {"checks", ".venv", "venv"} & set(f.parts)]
+    found = {f.relative_to(ROOT).as_posix() for f in [*files, *(ROOT / "tests").glob("*.py")] if named_rules(f)}
+    assert found == set(RULE_IDS_ELSEWHERE)
+    assert named_rules(PACKAGE / "rules/checks/experts.py") == {"data-parallel", "all-to-all"}
+
+
 def test_files_stay_readable() -> None:
     """No file written by hand is longer than 400 lines."""
     files = [f for part in ("components", "scripts", "tests", "examples") for f in (ROOT / part).rglob("*.py")]

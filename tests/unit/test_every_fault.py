@@ -8,8 +8,10 @@ import pytest
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
 from disagg_serving.rules import Stage, rules
-from disagg_serving.rules.registry import UNDER_LAYOUT
+from disagg_serving.spec import ModelSpec, RoleSpec
 from factories import aggregated, check, environment, model, role
+
+BLOCKING = {r.id for r in rules() if r.blocks_layout}
 
 
 def found(data: Any, rule: str) -> list[Finding]:
@@ -17,9 +19,15 @@ def found(data: Any, rule: str) -> list[Finding]:
     return [f for f in check(data).findings if f.id == rule]
 
 
-def test_rules_under_a_layout_exist() -> None:
-    """Names of the rules that a layout stands on are those of rules about the form."""
-    assert {r.id for r in rules() if r.stage is Stage.FORM} >= UNDER_LAYOUT
+def test_only_rules_of_the_form_block_a_layout() -> None:
+    """A layout waits for rules that run before there is one."""
+    assert {r.stage for r in rules() if r.blocks_layout} == {Stage.FORM}
+
+
+def test_what_rules_read_are_keys_of_models_and_roles() -> None:
+    """A misspelt key would let a rule judge a default as if it stood in the file."""
+    keys = {field.alias or name for kind in (ModelSpec, RoleSpec) for name, field in kind.model_fields.items()}
+    assert {key for r in rules() for key in r.reads} <= keys
 
 
 def test_an_error_of_form_does_not_hide_what_the_layout_shows() -> None:
@@ -54,7 +62,7 @@ def test_a_correction_leaves_no_other_error_of_form_where_another_one_does_not()
     (fault, *_) = found(data, "tensor-parallel")
     assert fault.corrections
     for correction in fault.corrections:
-        assert not any(f.id in UNDER_LAYOUT and f.level is Level.ERROR for f in check(corrected(data, correction)).findings), correction
+        assert not any(f.id in BLOCKING and f.level is Level.ERROR for f in check(corrected(data, correction)).findings), correction
 
 
 def test_a_private_endpoint_for_nobody_is_warned_of() -> None:

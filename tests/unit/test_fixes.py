@@ -16,7 +16,6 @@ from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
 from disagg_serving.rules import Stage, evaluation, rules
 from disagg_serving.rules.evaluation import Evaluation
-from disagg_serving.rules.registry import UNDER_LAYOUT
 from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
 from generator import Generator
 from hypothesis import given, settings
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 
 RULES = {r.id for r in rules()}
 OF_LAYOUTS = {r.id for r in rules() if r.stage is Stage.LAYOUT}
+BLOCKING = {r.id for r in rules() if r.blocks_layout}
 FORM = {"schema", "missing", "unknown-key"}
 FOLDER = ROOT / "components/disagg_serving/rules/checks"
 NAMES_VALUE = re.compile(r"\b\d|\w: ?\S|=\S|\b(true|false)\b")
@@ -64,7 +64,7 @@ def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
             new = errors(after) - errors(before)
             if finding.id not in RULES:  # behind a value that cannot be read may be others, which nobody could see
                 new = Counter({p: n for p, n in new.items() if p[0] in FORM and p[1].startswith(finding.path)})
-            elif finding.id in UNDER_LAYOUT or unread:  # without a layout nobody could see what its rules say
+            elif finding.id in BLOCKING or unread:  # without a layout nobody could see what its rules say
                 new = Counter({p: n for p, n in new.items() if p[0] not in OF_LAYOUTS})
             assert not new, (finding.sentence(), correction, new)
     return tried

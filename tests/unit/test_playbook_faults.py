@@ -110,7 +110,7 @@ def errors(data: Any, path: str) -> list[str]:
 
 
 def test_taints_are_tolerated(made: Layout, objects: list[dict[str, Any]]) -> None:
-    """Fault (a), role taints that no pod tolerates: pools and pods get both from `role_taints`, and rule `pods-match-pools` compares them."""
+    """Fault (a), role taints that no pod tolerates: pools and pods get both from `role_taints`."""
     pools = {o["metadata"]["name"]: o["spec"]["template"]["spec"]["taints"] for o in objects if o["kind"] == "NodePool"}
     assert bool(pools) == made.spec.makes_pools
     for manifest, template, _ in templates_of(objects):

@@ -36,15 +36,6 @@ VERDICTS = {
 UNLIKELY = "hardly fits: only in the best case one request of the longest length has room"
 MEASURED = {Fit.FITS: "fits: one request of the longest length has room", Fit.NO: "does not fit: one request of the longest length has no room"}
 """Verdicts from the log of a start, which have no better and no worse case."""
-SHAPE_RULES = frozenset(
-    {
-        "all-to-all", "data-parallel", "engine-version", "expert-blocks", "experts", "gpu-direct-rdma", "hardware-dtype", "heads", "kv-dtype",
-        "max-model-len", "memory-margin", "nixl-pipeline-parallel", "pipeline-stages", "tensor-parallel",
-    }
-)  # fmt: skip
-"""Rules about one engine alone: whether it can start at all."""
-MEMORY_RULES = frozenset({"context-fit", "memory-fit"})
-"""Rules about what it holds, once it is known to be an engine."""
 OPTIONS = {
     "instanceType": "--instance",
     "tensorParallel": "--tensor-parallel",
@@ -187,11 +178,11 @@ def _shape_findings(known: Catalog, served: Served, name: RoleName, shape: Engin
         served = replace(served, spec=served.spec.model_copy(update=roles))
     network = NetworkSpec.model_validate({"zones": ["us-east-1a", "us-east-1b"]})
     subject = Subject(without_models(network=network, models=[served.spec]), known, [served])
-    found = findings_of(subject, (r for r in rules() if r.id in SHAPE_RULES))
+    found = findings_of(subject, (r for r in rules() if r.judges == "engine"))
     if shape is not None and with_layouts([served], ((f.id, f.path) for f in found if f.level is Level.ERROR)):
         layout = build_layout(subject.spec, [served])
         alone = subject.with_layout(replace(layout, groups=[g for g in layout.groups if g.role == name]))
-        found += findings_of(alone, (r for r in rules() if r.id in MEMORY_RULES))
+        found += findings_of(alone, (r for r in rules() if r.judges == "memory"))
     sides = {f"{served.path}.{side}" for side in served.spec.roles if side != name}
     mine = (f for f in found if not any(f.path.startswith(f"{side}.") for side in sides))
     return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in mine]

@@ -28,15 +28,8 @@ _SHAPES = re.compile(
 """Places whose value decides how large an engine is: without it, the default would be judged."""
 _ROLE = re.compile(r"((models\[\d+\](?:\.candidate)?)\.(?:prefill|decode|server))(?:\.instanceType)?$")
 """Places without which a role is not there: that its model lacks one would not be news."""
-_READ_BY = {
-    "workload": {"aggregated-better", "load", "max-model-len", "traffic-bounds"},
-    "measuredRates": {"aggregated-better", "load", "rates-unused", "traffic-bounds"},
-    "maxNumBatchedTokens": {"max-num-seqs", "memory-fit", "context-fit"},
-}
-"""Rules that read a key of a model and speak about another: without its value they would judge the default."""
-_OF_MADE = {"network-existing", "network-zones", "policy-addresses", "policy-use", "service-cidr"}
-_ADOPTED = {"network.existing": _OF_MADE, "existingCluster": {*_OF_MADE, "api-endpoint", "creator-admin", "kubernetes-version"}}
-"""Rules that take what is not adopted for what is made."""
+_ADOPTS = {"network.existing": {"network"}, "existingCluster": {"network", "cluster"}}
+"""Places that adopt a part instead of making it: with a cluster comes the network that it stands in."""
 
 
 @dataclass(frozen=True)
@@ -148,17 +141,15 @@ def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
     """Drop what rules say about places whose faulty value was left out, and about the layout of a model that such a value shapes."""
     unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
     incomplete = {place for path in gone if (m := _ROLE.match(path)) for place in m.groups()}
-    of_made = {rule for path in gone for rule in _ADOPTED.get(path, ())}
+    adopted = {part for path in gone for part in _ADOPTS.get(path, ())}
+    of_adopted = {r.id for r in rules() if r.presumes_made in adopted}
     of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
-
-    read = {
-        (path.split(".", maxsplit=1)[0], rule) for path in gone for key, ids in _READ_BY.items() if re.search(rf"\.{key}\b", path) for rule in ids
-    }
+    read = {(path.split(".", maxsplit=1)[0], r.id) for r in rules() for key in r.reads for path in gone if re.search(rf"\.{key}\b", path)}
 
     def guessed(finding: Finding) -> bool:
         model = finding.path.split(".", maxsplit=1)[0]
         of_default = finding.path in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
-        return of_default or finding.id in of_made or any(within(finding.path, path) for path in gone)
+        return of_default or finding.id in of_adopted or any(within(finding.path, path) for path in gone)
 
     return [f for f in findings if not guessed(f)]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..catalog import Catalog
 from ..corrections import Correction
@@ -33,13 +33,6 @@ class Stage(StrEnum):
     LOOK_UP = "look-up"
 
 
-UNDER_LAYOUT = frozenset(
-    {
-        "autoscaling-bounds", "candidate-differs", "data-parallel", "expert-blocks", "experts", "generation", "heads", "max-model-len",
-        "names-unique", "pd-tensor-parallel", "roles", "tensor-parallel",
-    }
-)  # fmt: skip
-"""Rules about the form whose errors leave a pair without a layout that would mean something; others do not keep it from being checked."""
 _PAIR = re.compile(r"models\[(\d+)\](\.candidate)?(?![^.])")
 
 
@@ -108,22 +101,6 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A check: `id` and `level` of its findings, what it is about, and where the fact comes from.
-
-    An error of a rule that is not `firm` can be accepted in the stack file, with a reason; then it is a warning.
-    """
-
-    id: str
-    level: Level
-    stage: Stage
-    summary: str
-    reference: str
-    check: Callable[[Subject], Iterable[Fault]] = field(repr=False)
-    firm: bool = False
-
-
-@dataclass(frozen=True)
 class Fault:
     """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs.
 
@@ -140,6 +117,60 @@ class Fault:
     level: Level | None = None
     ways: Sequence[Iterable[Correction]] = ()
     otherwise: str = ""
+
+
+Judged = Literal["engine", "memory", "nodes"]
+"""What a rule can say of one engine: whether it starts at all, whether it fits the GPUs' memory, and whether its pods fit the nodes."""
+Part = Literal["network", "existing network", "cluster"]
+"""What a program may make without an environment around it."""
+
+
+def _nothing(_subject: Subject) -> Iterable[Fault]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check, and the decorator that registers the function that does it; the function's docstring is the summary.
+
+    `id` and `level` are those of its findings, `reference` is where the fact comes from. Whatever else the package has to know about a
+    rule is an argument here, so that no table elsewhere names rules.
+    """
+
+    id: str
+    level: Level
+    stage: Stage
+    reference: str
+    _: KW_ONLY
+    firm: bool = False
+    """No stack file can accept its errors: it guards secrets, or what must hold before anything can be rendered."""
+    blocks_layout: bool = False
+    """After an error of it no layout of the pair would mean anything, so rules about layouts leave that pair out."""
+    reads: tuple[str, ...] = ()
+    """Keys of a model or role that it reads while its findings are about another key. Where such a value is faulty, it would judge the default."""
+    presumes_made: Literal["network", "cluster"] | None = None
+    """What it takes for made by the stack when the stack file adopts none. A faulty `existingCluster` or `network.existing` looks like none."""
+    judges: Judged | None = None
+    """What it says of one engine by itself: `disagg fit` runs these rules, and no parser of vLLM can answer for memory and nodes."""
+    parts: tuple[Part, ...] = ()
+    """The parts that it also judges where a program makes one alone."""
+    check: Callable[[Subject], Iterable[Fault]] = field(default=_nothing, repr=False)
+
+    def __call__(self, check: Callable[[Subject], Iterable[Fault]]) -> Callable[[Subject], Iterable[Fault]]:
+        """Register the function. Raises ValueError for an id that is taken."""
+        if self.id in _RULES:
+            raise ValueError(f"rule {self.id} is registered twice")
+        _RULES[self.id] = replace(self, check=check)
+        return check
+
+    @property
+    def summary(self) -> str:
+        """What it asks for, in one line."""
+        return " ".join((self.check.__doc__ or "").split())
+
+
+rule = Rule
+"""The decorator's name where rules are written."""
 
 
 _RULES: dict[str, Rule] = {}
@@ -167,23 +198,6 @@ _SELDOM = {Stage.OBJECTS: ("declared_objects", "programs"), Stage.LOOK_UP: ("loo
 """The modules of `checks` whose rules run in every check, and those that are loaded for a stage that few runs come to."""
 
 
-def rule(
-    rule_id: str, level: Level, stage: Stage, reference: str, *, firm: bool = False
-) -> Callable[[Callable[[Subject], Iterable[Fault]]], Callable[[Subject], Iterable[Fault]]]:
-    """Register a function as a rule; its docstring is the summary.
-
-    `firm` ones guard secrets, or what must hold before anything can be rendered.
-    """
-
-    def register(check: Callable[[Subject], Iterable[Fault]]) -> Callable[[Subject], Iterable[Fault]]:
-        if rule_id in _RULES:
-            raise ValueError(f"rule {rule_id} is registered twice")
-        _RULES[rule_id] = Rule(rule_id, level, stage, " ".join((check.__doc__ or "").split()), reference, check, firm)
-        return check
-
-    return register
-
-
 def rules() -> list[Rule]:
     """All rules, by id."""
     return _loaded(*_ALWAYS, *(module for modules in _SELDOM.values() for module in modules))
@@ -204,7 +218,8 @@ def of_stage(stage: Stage) -> list[Rule]:
 
 def with_layouts(served: Iterable[Served], errors: Iterable[tuple[str, str]]) -> list[Served]:
     """The pairs that can be laid out in spite of errors of their form, which are given as rule and place."""
-    faulty = {(int(m[1]), bool(m[2])) for rule_id, path in errors if rule_id in UNDER_LAYOUT and (m := _PAIR.match(path))}
+    blocking = {r.id for r in of_stage(Stage.FORM) if r.blocks_layout}
+    faulty = {(int(m[1]), bool(m[2])) for rule_id, path in errors if rule_id in blocking and (m := _PAIR.match(path))}
     return [v for v in served if v.spec.roles and (v.index, v.candidate) not in faulty]
 
 

@@ -13,6 +13,7 @@ from ..spec.network import ExistingNetworkSpec, partition_of
 from ..spec.validation import LEFT_OUT, by_alias
 from . import Subject, findings_of, rules
 from .evaluation import Evaluation, evaluate
+from .registry import Part
 
 _LATER = "..."
 _SCALED = {"prometheusAddress": "http://given"}
@@ -28,10 +29,8 @@ def check_network(network: NetworkSpec | None) -> list[Finding]:
     """Findings about a network that is not part of a whole environment; None where nothing can be said about it."""
     if network is None:
         return []
-    made = network.existing is None
-    ids = {"network-zones"} if made else {"network-existing"}
-    spec = without_models(network=network)
-    return [f for f in _run(spec, ids) if not f.path.startswith("network.existing.")] if not made else _run(spec, ids)
+    found = _run(without_models(network=network), "network" if network.existing is None else "existing network")
+    return [f for f in found if not f.path.startswith("network.existing.")]
 
 
 def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | None, vpc_id: object, subnet_ids: object) -> list[Finding]:
@@ -48,12 +47,11 @@ def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | N
     )
     network = NetworkSpec.model_construct(_fields_set={"existing"}, existing=stands_on)
     spec = without_models(cluster=cluster, existing_cluster=existing, network=network)
-    return _run(spec, {"cluster-source", "creator-admin", "api-endpoint", "kubernetes-version", "network-existing", "service-cidr"})
+    return _run(spec, "cluster")
 
 
-def _run(spec: EnvironmentSpec, ids: set[str]) -> list[Finding]:
-    subject = Subject(spec, Catalog(), [])
-    return findings_of(subject, (r for r in rules() if r.id in ids))
+def _run(spec: EnvironmentSpec, part: Part) -> list[Finding]:
+    return findings_of(Subject(spec, Catalog(), []), (r for r in rules() if part in r.parts))
 
 
 def evaluate_models(  # noqa: PLR0913 (the parts of an environment that a component knows)

@@ -32,6 +32,7 @@ UNEVEN = 2.0
     Stage.FORM,
     "KEDA: minReplicaCount and maxReplicaCount; llm-d: scaling from zero needs a queue in the router (gate flowControl)",
     firm=True,
+    blocks_layout=True,
 )
 def autoscaling_bounds(s: Subject) -> Iterator[Fault]:
     """A scaled role has one engine at least and no more than its most, and no fixed number beside them."""

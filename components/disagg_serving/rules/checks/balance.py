@@ -19,7 +19,13 @@ BUSY = 0.7
 """Utilisation of prefill above which waiting grows fast: 1.2 service times at 0.7, 4.5 at 0.9 (M/D/1)."""
 
 
-@rule("load", Level.WARNING, Stage.LAYOUT, "disagg-serving: forecast/balance, from measured rates; M/D/1 for the waiting time")
+@rule(
+    "load",
+    Level.WARNING,
+    Stage.LAYOUT,
+    "disagg-serving: forecast/balance, from measured rates; M/D/1 for the waiting time",
+    reads=("workload", "measuredRates"),
+)
 def load(s: Subject) -> Iterator[Fault]:
     """With measured rates, both roles carry the expected traffic with some head-room, and neither is far from the best ratio."""
     for served in s.served if s.layout else ():
@@ -46,7 +52,13 @@ def load(s: Subject) -> Iterator[Fault]:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 
 
-@rule("rates-unused", Level.INFO, Stage.FORM, "disagg-serving: forecast/balance compares prefill with decode, under a workload")
+@rule(
+    "rates-unused",
+    Level.INFO,
+    Stage.FORM,
+    "disagg-serving: forecast/balance compares prefill with decode, under a workload",
+    reads=("measuredRates",),
+)
 def rates_unused(s: Subject) -> Iterator[Fault]:
     """Measured rates that change nothing are named: those of one role alone, and those without a workload, unless the role is scaled by them."""
     for served, name, role, path in s.roles():
@@ -68,6 +80,7 @@ def rates_unused(s: Subject) -> Iterator[Fault]:
     Level.WARNING,
     Stage.LAYOUT,
     "disagg-serving: forecast/balance/roofline: arithmetic peak, memory bandwidth with a factor of 2",
+    reads=("workload", "measuredRates"),
 )
 def traffic_bounds(s: Subject) -> Iterator[Fault]:
     """Neither expected traffic nor a measured rate is beyond the bounds of the GPUs; for one role that does both, these are said."""
@@ -123,7 +136,13 @@ def _rates_beyond(group: Group, workload: Workload) -> Iterator[Fault]:
             yield Fault(place, f"is beyond the bound of a GPU: {bound}", rate.tokens_per_second_per_gpu, f"at most {figure(most)}", fix)
 
 
-@rule("aggregated-better", Level.INFO, Stage.LAYOUT, "public runs of llm-d, AWS and Dynamo (forecast/balance/advice.py)")
+@rule(
+    "aggregated-better",
+    Level.INFO,
+    Stage.LAYOUT,
+    "public runs of llm-d, AWS and Dynamo (forecast/balance/advice.py)",
+    reads=("workload", "measuredRates"),
+)
 def aggregated_better(s: Subject) -> Iterator[Fault]:
     """Where public runs speak for one role that does both, the plan says so: a split buys steady answers, not throughput."""
     for served in s.served if s.layout else ():

@@ -1,10 +1,9 @@
-"""Rules about nodes: does each pod fit one, do all groups fit what is reserved or limited, do pods and pools match."""
+"""Rules about nodes: does each pod fit one, and do all groups fit what is reserved or limited."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ... import labels
 from ...corrections import Correction
 from ...errors import Level
 from ...forecast.cost import OLD_DAYS, cost_of, old_prices, today
@@ -23,7 +22,7 @@ LARGER = "use a larger instance type"
 OTHERWISE = {"cpu": LARGER, "memoryGiB": LARGER, "ephemeralStorageGiB": "stream the weights with weights.s3, or use an instance type with more disk"}
 
 
-@rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, "Kubernetes: a pod is placed whole on one node")
+@rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, "Kubernetes: a pod is placed whole on one node", judges="nodes")
 def pod_fits_node(s: Subject) -> Iterator[Fault]:
     """One pod asks for no more CPU, memory, disk, GPUs and EFA devices than an empty node offers, and for the disk that its weights take."""
     yield from _small_disks(s)
@@ -82,6 +81,7 @@ def node_packing(s: Subject) -> Iterator[Fault]:
     Level.ERROR,
     Stage.LAYOUT,
     "disagg-serving, seen on a real control plane: two groups on capacity for one and a half deadlock, each holding half",
+    judges="nodes",
 )
 def group_capacity(s: Subject) -> Iterator[Fault]:
     """All groups of a pool fit the nodes that are reserved or allowed: half-placed groups hold nodes and never serve."""
@@ -139,22 +139,6 @@ def shared_pool(s: Subject) -> Iterator[Fault]:
                 place, same = f"{group.path}.capacity.nodes", first.spec.capacity.nodes
                 together: Correction = {f"{g.path}.capacity.nodes": largest for g in stated.values()}
                 yield Fault(place, message, group.spec.capacity.nodes, "one bound for all", ways=[use(place, same), [together], remove(place)])
-
-
-@rule("pods-match-pools", Level.ERROR, Stage.LAYOUT, "Kubernetes: node selectors, taints and tolerations", firm=True)
-def pods_match_pools(s: Subject) -> Iterator[Fault]:
-    """Every pod's selector matches exactly one pool, it tolerates that pool's taints, and no foreign pod does."""
-    if s.layout is None or not s.layout.pools:
-        return
-    for group in s.layout.groups:
-        matching = [
-            p for p in s.layout.pools
-            if all({**p.labels, labels.ZONE: p.zone}.get(k) == v for k, v in group.node_selector.items())
-            and all(any(t["key"] == taint["key"] and t.get("value") == taint["value"] for t in group.tolerations) for taint in p.taints)
-        ]  # fmt: skip
-        if [p.name for p in matching] != [group.pool]:
-            found = ", ".join(p.name for p in matching) or "none"
-            yield Fault(group.path, f"its pods match these pools: {found}", None, group.pool, "report this, since the program made both")
 
 
 @rule("spot-serving", Level.WARNING, Stage.FORM, "AWS: spot is not advised for real-time serving")

@@ -108,7 +108,7 @@ def engine_libfabric(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "has no libfabric, so nothing moves over EFA", served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
-@rule("engine-version", Level.ERROR, Stage.FORM, "vLLM recipes: oldest version a model")
+@rule("engine-version", Level.ERROR, Stage.FORM, "vLLM recipes: oldest version a model", judges="engine")
 def engine_version(s: Subject) -> Iterator[Fault]:
     """The engine is new enough for the model."""
     for served in s.served:
@@ -161,7 +161,9 @@ def revision_unpinned(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)
 
 
-@rule("max-model-len", Level.ERROR, Stage.FORM, "vLLM: refuses more than the model's context")
+@rule(
+    "max-model-len", Level.ERROR, Stage.FORM, "vLLM: refuses more than the model's context", blocks_layout=True, reads=("workload",), judges="engine"
+)
 def max_model_len(s: Subject) -> Iterator[Fault]:
     """The longest sequence is within the model's context."""
     for served in s.served:
@@ -258,7 +260,13 @@ def forecast_flags(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.extraEnv.{name}", message, served.spec.extra_env[name], "without it, or calibration", fix)
 
 
-@rule("kv-dtype", Level.ERROR, Stage.FORM, "vLLM 0.33: fp8_e5m2 kv-cache is not supported with fp8 checkpoints (layers/attention/attention.py)")
+@rule(
+    "kv-dtype",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM 0.33: fp8_e5m2 kv-cache is not supported with fp8 checkpoints (layers/attention/attention.py)",
+    judges="engine",
+)
 def kv_dtype(s: Subject) -> Iterator[Fault]:
     """A native FP8 checkpoint does not keep KV as fp8_e5m2; a compressed-tensors one without scales of KV may."""
     for served in s.served:
@@ -294,7 +302,13 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, method, allowed, "use an image that holds it", Level.WARNING)
 
 
-@rule("max-num-seqs", Level.ERROR, Stage.FORM, "vLLM 0.33: SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs")
+@rule(
+    "max-num-seqs",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM 0.33: SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs",
+    reads=("maxNumBatchedTokens",),
+)
 def max_num_seqs(s: Subject) -> Iterator[Fault]:
     """An engine step has at least a token for each of its requests."""
     for served, name, role, path in s.roles():

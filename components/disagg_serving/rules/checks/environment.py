@@ -27,7 +27,7 @@ LONGEST_KEY = 40
 LOOKS_SECRET = re.compile(r"^(hf_|sk-|sk_|pk-|ghp_|xox|AKIA|ASIA)|[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9]")
 
 
-@rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted", firm=True)
+@rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted", firm=True, parts=("cluster",))
 def cluster_source(s: Subject) -> Iterator[Fault]:
     """A cluster is either made (`cluster`) or adopted (`existingCluster`), and an adopted one is found in exactly one way."""
     existing = s.spec.existing_cluster
@@ -51,7 +51,15 @@ def cluster_source(s: Subject) -> Iterator[Fault]:
                 yield Fault(place, "is required with kubeconfig and Auto Mode", None, "what the NodeClass names", "add it", ways=other)
 
 
-@rule("network-zones", Level.ERROR, Stage.FORM, "AWS: EFA does not cross zones; EKS wants subnets in two zones", firm=True)
+@rule(
+    "network-zones",
+    Level.ERROR,
+    Stage.FORM,
+    "AWS: EFA does not cross zones; EKS wants subnets in two zones",
+    firm=True,
+    presumes_made="network",
+    parts=("network",),
+)
 def network_zones(s: Subject) -> Iterator[Fault]:
     """A made network has two or more zones of one region, GPU nodes are in one of them, and the region is the stack's."""
     network, made = s.spec.network, s.spec.network.existing is None and s.spec.existing_cluster is None
@@ -79,7 +87,15 @@ def network_zones(s: Subject) -> Iterator[Fault]:
         )
 
 
-@rule("network-existing", Level.ERROR, Stage.FORM, "disagg-serving: a network is made or adopted", firm=True)
+@rule(
+    "network-existing",
+    Level.ERROR,
+    Stage.FORM,
+    "disagg-serving: a network is made or adopted",
+    firm=True,
+    presumes_made="network",
+    parts=("existing network", "cluster"),
+)
 def network_existing(s: Subject) -> Iterator[Fault]:
     """An adopted network names what its cluster and GPU nodes need, and nothing that only a made one uses."""
     network = s.spec.network
@@ -105,7 +121,14 @@ def network_existing(s: Subject) -> Iterator[Fault]:
             yield Fault("network.existing.subnetIds", "has too few subnets for the control plane", value, "two or more, in two zones", "add them")
 
 
-@rule("creator-admin", Level.ERROR, Stage.FORM, "pulumi/pulumi-eks: nodejs/eks/cluster/cluster.ts; pulumi-eks#2373")
+@rule(
+    "creator-admin",
+    Level.ERROR,
+    Stage.FORM,
+    "pulumi/pulumi-eks: nodejs/eks/cluster/cluster.ts; pulumi-eks#2373",
+    presumes_made="cluster",
+    parts=("cluster",),
+)
 def creator_admin(s: Subject) -> Iterator[Fault]:
     """Without creatorAdmin somebody else must be administrator, or nobody can reach the cluster that was just made."""
     cluster = s.spec.cluster
@@ -114,7 +137,7 @@ def creator_admin(s: Subject) -> Iterator[Fault]:
         yield Fault("cluster.adminRoleArns", "is empty while creatorAdmin is false", None, allowed, "add it")
 
 
-@rule("api-endpoint", Level.ERROR, Stage.FORM, "AWS: EKS cluster endpoint access")
+@rule("api-endpoint", Level.ERROR, Stage.FORM, "AWS: EKS cluster endpoint access", presumes_made="cluster", parts=("cluster",))
 def api_endpoint(s: Subject) -> Iterator[Fault]:
     """The API server is reachable by somebody, and open to the world only knowingly."""
     if s.spec.existing_cluster is not None:
@@ -140,7 +163,7 @@ def _private_endpoint(endpoint: EndpointSpec) -> Iterator[Fault]:
         yield Fault(place, message, None, "the deployer's security group", "add it, or its network to privateAccessCidrs", Level.WARNING)
 
 
-@rule("kubernetes-version", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: installation page of 0.11")
+@rule("kubernetes-version", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: installation page of 0.11", presumes_made="cluster", parts=("cluster",))
 def kubernetes_version(s: Subject) -> Iterator[Fault]:
     """The LeaderWorkerSet controller and the pods' native sleep hook need Kubernetes 1.34 or newer."""
     version = tuple(int(part) for part in s.spec.kubernetes_version.split("."))
@@ -225,7 +248,7 @@ def node_tags(s: Subject) -> Iterator[Fault]:
         yield Fault("nodePools.tags", message, None, "no tags", fix, Level.WARNING, [remove("nodePools.tags")])
 
 
-@rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace", firm=True)
+@rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace", firm=True, blocks_layout=True)
 def names_unique(s: Subject) -> Iterator[Fault]:
     """No two models share a name or make objects of the same name."""
     first: dict[str, int] = {}

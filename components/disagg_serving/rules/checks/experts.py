@@ -30,7 +30,14 @@ NEEDS = {
 """Why a backend does not work over nodes that are joined by EFA."""
 
 
-@rule("data-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: docs/serving/data_parallel_deployment.md; EngineArgs.create_engine_config")
+@rule(
+    "data-parallel",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM 0.33: docs/serving/data_parallel_deployment.md; EngineArgs.create_engine_config",
+    blocks_layout=True,
+    judges="engine",
+)
 def data_parallel(s: Subject) -> Iterator[Fault]:
     """Data parallelism inside an engine is for models with experts, kept whole; other models are served by more replicas."""
     for served, name, role, path in s.roles():
@@ -52,7 +59,14 @@ def data_parallel(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, ranks, "1", level=Level.WARNING, ways=[use(f"{path}.pipelineParallel", 1), remove(place)])
 
 
-@rule("experts", Level.ERROR, Stage.FORM, "vLLM: expert parallelism gives each GPU whole experts, over tensorParallel x dataParallel")
+@rule(
+    "experts",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM: expert parallelism gives each GPU whole experts, over tensorParallel x dataParallel",
+    blocks_layout=True,
+    judges="engine",
+)
 def experts(s: Subject) -> Iterator[Fault]:
     """With expert parallelism the GPUs of an engine divide the experts."""
     for served, name, role, path in s.roles():
@@ -70,7 +84,13 @@ def experts(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.dataParallel", message, dp, ", ".join(map(str, fitting)), ways=ways)
 
 
-@rule("all-to-all", Level.ERROR, Stage.FORM, "vLLM 0.33: --all2all-backend (config/parallel.py), docker/Dockerfile.efa; NVSHMEM: IBGDA needs mlx5")
+@rule(
+    "all-to-all",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM 0.33: --all2all-backend (config/parallel.py), docker/Dockerfile.efa; NVSHMEM: IBGDA needs mlx5",
+    judges="engine",
+)
 def all_to_all(s: Subject) -> Iterator[Fault]:
     """Over nodes, experts exchange tokens by a backend that works on EFA with this image; one that is set is used."""
     for served, name, role, path in s.roles():

@@ -147,7 +147,7 @@ def router_plugins(s: Subject) -> Iterator[Fault]:
             yield from _together(path, plugins or (), served)
 
 
-@rule("service-cidr", Level.ERROR, Stage.FORM, "AWS: EKS, Kubernetes network config", firm=True)
+@rule("service-cidr", Level.ERROR, Stage.FORM, "AWS: EKS, Kubernetes network config", firm=True, presumes_made="network", parts=("cluster",))
 def service_range(s: Subject) -> Iterator[Fault]:
     """The Services' addresses are private, /12 to /24, and apart from the VPC's."""
     existing = s.spec.existing_cluster
@@ -175,7 +175,7 @@ def policy_enforced(s: Subject) -> Iterator[Fault]:
         yield Fault("networkPolicy", message, None, what, "ask for it; `kubectl get configmap -n kube-system amazon-vpc-cni` shows it")
 
 
-@rule("policy-addresses", Level.INFO, Stage.FORM, "disagg-serving: what is not known is not narrowed down")
+@rule("policy-addresses", Level.INFO, Stage.FORM, "disagg-serving: what is not known is not narrowed down", presumes_made="network")
 def policy_addresses(s: Subject) -> Iterator[Fault]:
     """On a network that exists, policies admit every private address as load balancer until the VPC's networks are given."""
     if s.spec.network_policy.enabled and not makes_network(s.spec) and not s.spec.network_policy.vpc_cidrs:
@@ -193,7 +193,14 @@ def policy_everything(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"networkPolicy.{key}[{i}]", "is too much of the internet", network, f"{allowed}, /{WIDEST} or smaller", "name them")
 
 
-@rule("policy-use", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing, or shuts out what serving needs, is a mistake", firm=True)
+@rule(
+    "policy-use",
+    Level.ERROR,
+    Stage.FORM,
+    "disagg-serving: a setting that does nothing, or shuts out what serving needs, is a mistake",
+    firm=True,
+    presumes_made="network",
+)
 def policy_use(s: Subject) -> Iterator[Fault]:
     """Settings of policies have an effect, and the networks that they name contain our own load balancers and the places of weights."""
     policy = s.spec.network_policy

@@ -29,7 +29,7 @@ ENTRIES = {"engineVersion": "engine", "architecture": "model", "mla": "model", "
 PLANNING = "disagg-serving: forecast/fit, checked on public start-up logs (make accuracy)"
 
 
-@rule("memory-unknown", Level.ERROR, Stage.LAYOUT, PLANNING)
+@rule("memory-unknown", Level.ERROR, Stage.LAYOUT, PLANNING, judges="memory")
 def memory_unknown(s: Subject) -> Iterator[Fault]:
     """The memory of every role can be calculated, so that no forecast is left out of the plan in silence."""
     said: set[tuple[str, str]] = set()
@@ -44,7 +44,7 @@ def memory_unknown(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, found.message, found.value, found.allowed, ways=[remove(path)] if given else [], otherwise=found.fix or UNKNOWN)
 
 
-@rule("memory-fit", Level.ERROR, Stage.LAYOUT, PLANNING)
+@rule("memory-fit", Level.ERROR, Stage.LAYOUT, PLANNING, reads=("maxNumBatchedTokens",), judges="memory")
 def memory_fit(s: Subject) -> Iterator[Fault]:
     """Weights and overhead leave room for KV cache: an error when even the optimistic estimate leaves none, a warning when the pessimistic does."""
     for group, found in _calculated(s):
@@ -61,7 +61,14 @@ def memory_fit(s: Subject) -> Iterator[Fault]:
             yield Fault(path, f"may not fit {kind}: {numbers}", asked, allowed, advice, Level.WARNING, ways)
 
 
-@rule("context-fit", Level.ERROR, Stage.LAYOUT, "vLLM: refuses to start when one request of maxModelLen does not fit the KV cache")
+@rule(
+    "context-fit",
+    Level.ERROR,
+    Stage.LAYOUT,
+    "vLLM: refuses to start when one request of maxModelLen does not fit the KV cache",
+    reads=("maxNumBatchedTokens",),
+    judges="memory",
+)
 def context_fit(s: Subject) -> Iterator[Fault]:
     """One request of the longest length fits the KV cache of each role."""
     for group, found in _calculated(s):
@@ -89,7 +96,7 @@ def context_fit(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, longest, allowed, "set calibration from the log of a start", Level.WARNING, ways)
 
 
-@rule("memory-margin", Level.WARNING, Stage.FORM, "public runs: start-up passed at 0.97 and four requests ran out of memory")
+@rule("memory-margin", Level.WARNING, Stage.FORM, "public runs: start-up passed at 0.97 and four requests ran out of memory", judges="engine")
 def memory_margin(s: Subject) -> Iterator[Fault]:
     """Some memory stays free beside what vLLM counts on: its profile is one run without traffic."""
     for served, name, role, path in s.roles():

@@ -20,7 +20,13 @@ RANKS = (1, 2, 4, 8)
 """Data-parallel sizes that are proposed."""
 
 
-@rule("pd-tensor-parallel", Level.ERROR, Stage.FORM, "vLLM 0.33: nixl/base_worker.py, heterogeneous tensor parallelism; llm-d PR#2187")
+@rule(
+    "pd-tensor-parallel",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM 0.33: nixl/base_worker.py, heterogeneous tensor parallelism; llm-d PR#2187",
+    blocks_layout=True,
+)
 def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
     """One role's tensorParallel divides the other's; prefill may have more than decode only while each of its GPUs has a KV head of its own."""
     for served in s.served:
@@ -47,7 +53,14 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, message, d, f"{p} or more", "give decode more GPUs an engine and prefill more engines", Level.WARNING)
 
 
-@rule("expert-blocks", Level.ERROR, Stage.FORM, "vLLM 0.33: validate_fp8_block_shape and _moe: block-quantized FP8 is cut at multiples of 128")
+@rule(
+    "expert-blocks",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM 0.33: validate_fp8_block_shape and _moe: block-quantized FP8 is cut at multiples of 128",
+    blocks_layout=True,
+    judges="engine",
+)
 def fp8_blocks(s: Subject) -> Iterator[Fault]:
     """Block-quantised FP8 is cut at whole blocks of 128: dense layers and shared experts by tensorParallel, routed ones unless they stay whole."""
     for served, name, role, path in s.roles():
@@ -91,7 +104,7 @@ def tensor_parallel_nodes(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{group.path}.tensorParallel", message, tp, f"at most {gpus}", "measure it", ways=ways)
 
 
-@rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace")
+@rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace", judges="engine")
 def pipeline_stages(s: Subject) -> Iterator[Fault]:
     """Pipeline stages are of equal size, or some GPUs wait for others."""
     for served, _name, role, path in s.roles():

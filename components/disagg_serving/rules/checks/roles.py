@@ -24,7 +24,7 @@ PROPOSED_SIZES = (16, 32, 64)
 ADD_ROLE = {"prefill": "add decode, or rename prefill to server", "decode": "add prefill, or rename decode to server"}
 
 
-@rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server", firm=True)
+@rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server", firm=True, blocks_layout=True)
 def roles_complete(s: Subject) -> Iterator[Fault]:
     """A model has prefill and decode, or server alone."""
     for i, model in enumerate(s.spec.models):
@@ -40,7 +40,15 @@ def roles_complete(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.{lacking}", f"is missing beside {there}", None, "prefill and decode, or server", ADD_ROLE[there])
 
 
-@rule("tensor-parallel", Level.ERROR, Stage.FORM, "vLLM: ParallelConfig; NCCL stays inside a node where it can", firm=True)
+@rule(
+    "tensor-parallel",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM: ParallelConfig; NCCL stays inside a node where it can",
+    firm=True,
+    blocks_layout=True,
+    judges="engine",
+)
 def tensor_parallel(s: Subject) -> Iterator[Fault]:
     """An engine's GPUs divide the node evenly, or are whole nodes."""
     for served, name, role, path in s.roles():
@@ -68,7 +76,14 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.dataParallel", what, role.data_parallel, _list(fitting), ways=ways)
 
 
-@rule("heads", Level.ERROR, Stage.FORM, "vLLM: attention heads are split over tensorParallel; vocabulary is padded to 64")
+@rule(
+    "heads",
+    Level.ERROR,
+    Stage.FORM,
+    "vLLM: attention heads are split over tensorParallel; vocabulary is padded to 64",
+    blocks_layout=True,
+    judges="engine",
+)
 def heads(s: Subject) -> Iterator[Fault]:
     """Tensor parallelism divides the attention heads, the KV heads (or is divided by them) and the padded vocabulary."""
     for served, name, role, path in s.roles():
@@ -88,7 +103,9 @@ def heads(s: Subject) -> Iterator[Fault]:
             yield Fault(place, f"has no effect: {served.spec.model} has no experts", True, "false", ways=[remove(place)])
 
 
-@rule("nixl-pipeline-parallel", Level.ERROR, Stage.FORM, "vLLM 0.23 to 0.33: NixlConnector refuses pipeline parallelism (vllm#52913)")
+@rule(
+    "nixl-pipeline-parallel", Level.ERROR, Stage.FORM, "vLLM 0.23 to 0.33: NixlConnector refuses pipeline parallelism (vllm#52913)", judges="engine"
+)
 def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
     """Prefill and decode have no pipeline stages: vLLM refuses them on a NIXL decoder and does not support them on a pull producer."""
     for served, name, role, path in s.roles():
@@ -123,7 +140,7 @@ def pd_kv_layout(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, kind, allowed, "", Level.WARNING, move, otherwise)
 
 
-@rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, "NIXL: the LIBFABRIC plugin requires GPUDirect RDMA; AWS product table")
+@rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, "NIXL: the LIBFABRIC plugin requires GPUDirect RDMA; AWS product table", judges="engine")
 def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
     """KV moves between GPUs only on instance types with GPUDirect RDMA; between the nodes of one engine its lack costs time."""
     for served, name, role, path in s.roles():
@@ -139,7 +156,7 @@ def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, role.instance_type, ", ".join(kind.id for kind in able), advice, ways=ways)
 
 
-@rule("hardware-dtype", Level.ERROR, Stage.FORM, "NVIDIA: NVFP4 needs Blackwell")
+@rule("hardware-dtype", Level.ERROR, Stage.FORM, "NVIDIA: NVFP4 needs Blackwell", judges="engine")
 def hardware_dtype(s: Subject) -> Iterator[Fault]:
     """NVFP4 checkpoints run on Blackwell GPUs only."""
     for served, name, role, path in s.roles():

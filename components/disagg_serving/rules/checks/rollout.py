@@ -24,7 +24,7 @@ FEWER = "give the candidate fewer engines, or smaller ones"
 _NOT_COMPARED = ("generation", "candidate")
 
 
-@rule("candidate-differs", Level.ERROR, Stage.FORM, "disagg-serving: a second pair costs as much as the first", firm=True)
+@rule("candidate-differs", Level.ERROR, Stage.FORM, "disagg-serving: a second pair costs as much as the first", firm=True, blocks_layout=True)
 def candidate_differs(s: Subject) -> Iterator[Fault]:
     """A candidate differs from the model that it follows, and its roles are complete."""
     for i, model in enumerate(s.spec.models):
@@ -47,7 +47,14 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.{lacking}", f"is missing beside {there}", None, "prefill and decode, or server", "add it")
 
 
-@rule("generation", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace; LWS: a Service a set", firm=True)
+@rule(
+    "generation",
+    Level.ERROR,
+    Stage.FORM,
+    "Kubernetes: an object's name is unique in its namespace; LWS: a Service a set",
+    firm=True,
+    blocks_layout=True,
+)
 def generation(s: Subject) -> Iterator[Fault]:
     """A generation's name tells its objects from those of the pair before it, and from all others of the model."""
     for i, model in enumerate(s.spec.models):
