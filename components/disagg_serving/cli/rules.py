@@ -11,7 +11,7 @@ import typer
 
 from ..errors import Level, ToolError, did_you_mean
 from ..rules import rules
-from ..rules.explanations import Case, explained, explanation_of
+from ..rules.explanations import Case, explanation_of
 from ..rules.form import FORM_CHECKS
 from .common import DataFormat, emit, table, terminal_width
 
@@ -42,17 +42,15 @@ def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the fi
 
 
 def _explained(rule: str, level: Level, summary: str, reference: str) -> Iterator[str]:
-    width = min(terminal_width() or WIDTH, WIDTH)
+    about, width = explanation_of(rule), min(terminal_width() or WIDTH, WIDTH)
     yield f"{rule} ({level})"
     yield _wrapped(summary, width)
-    if rule in explained():
-        about = explanation_of(rule)
-        yield _wrapped(f"What it means: {about.means}", width)
-        yield _wrapped(f"What to do: {about.do}", width)
-        for title, case in (("Example:", about.bad), ("Without the finding:", about.good)):
-            if case is not None:
-                yield title
-                yield from _shown(case)
+    yield _wrapped(f"What it means: {about.means}", width)
+    yield _wrapped(f"What to do: {about.do}", width)
+    for title, case in (("Example:", about.bad), ("Without the finding:", about.good)):
+        if case is not None:
+            yield title
+            yield from _shown(case)
     if reference:
         yield _wrapped(f"Source: {reference}", width)
 
