@@ -121,11 +121,6 @@ def test_what_components_cannot_see_of_each_other(program: Callable[[], None], r
     assert [words for words in says if not any(words in s for s in sentences)] == []
 
 
-def test_every_rule_has_a_case() -> None:
-    """A rule without a fault that it finds would be one nobody tried."""
-    assert {rule for _, rule, _ in CASES} == RULES - {"object-twice"}  # test_objects_twice.py
-
-
 def two_clusters() -> None:
     """The same model and pools in two clusters."""
     for name in ("east", "west"):

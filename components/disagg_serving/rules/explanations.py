@@ -33,6 +33,12 @@ class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class _Answers(_Data):
+    """The form of recorded answers."""
+
+    given: LookedUp
+
+
 class Case(_Data):
     """Input of the tool: a project with a stack file, with a program, or for another command than `check` and `plan`."""
 
@@ -40,18 +46,21 @@ class Case(_Data):
     program: str | None = Field(None, description="The text of the project's `__main__.py`, for rules that read what a program declares.")
     command: str | None = Field(None, description="The command that gives the finding, where neither `check` nor `plan` does.")
     files: Mapping[str, str] = Field({}, description="Other files of the project: path and text.")
-    answers: LookedUp | None = Field(None, description="What AWS answered, for rules about look-ups.")
+    answers: str | None = Field(None, description="The text of what AWS answered, for rules about look-ups: YAML with the fields of LookedUp.")
 
     def parts(self) -> list[Part]:
         """What a reader sees, in the order of a person's work: stack file, program, other files, AWS's answers, the command."""
         texts = {"Pulumi.prod.yaml": self.stack, "__main__.py": self.program, **self.files}
         shown = [Part(name, LANGUAGES.get(Path(name).suffix, "text"), text) for name, text in texts.items() if text is not None]
         if self.answers is not None:
-            answers = self.model_dump(mode="json", include={"answers"}, exclude_defaults=True)["answers"]
-            shown.append(Part("what AWS answers", "yaml", yaml.safe_dump(answers, sort_keys=False)))
+            shown.append(Part("what AWS answers", "yaml", self.answers))
         if self.command is not None:
             shown.append(Part("the command", "text", self.command))
         return shown
+
+    def looked_up(self) -> LookedUp | None:
+        """The recorded answers. Raises ValidationError where they have another form."""
+        return None if self.answers is None else _Answers(given=yaml.safe_load(self.answers)).given
 
 
 class Explanation(_Data):
