@@ -42,8 +42,8 @@ def costs() -> list[str]:
         for _, pool, found in place(layout):
             counted.update({pool.instance.id: len(found)} if pool else {})
         nodes = ", ".join(f"{number} x {instance}" for instance, number in counted.items())
-        unknown = ", ".join(line["item"] for line in cost["lines"] if line["perHour"] is None) or "nothing"
-        rows.append((f"`{stack}`", nodes, f"{cost['perHour']:,.2f}", f"{24 * cost['perHour']:,.0f}", cost["asOf"], unknown))
+        unknown = ", ".join(line.item for line in cost.lines if line.per_hour is None) or "nothing"
+        rows.append((f"`{stack}`", nodes, f"{cost.per_hour:,.2f}", f"{24 * cost.per_hour:,.0f}", str(cost.as_of), unknown))
     return table(("stack", "GPU nodes", "USD an hour", "USD a day", "oldest price", "not known, so not in it"), rows)
 
 
@@ -77,8 +77,8 @@ def tutorial_cost() -> list[str]:
     layout = layout_of("dev")
     cost = cost_of(layout)
     (served,) = layout.served
-    (node,) = [line["perHour"] for line in cost["lines"] if line["name"] not in FIXED]
-    running, fetched = TUTORIAL_HOURS * cost["perHour"], served.facts.checkpoint_gb * _per_gb()
+    (node,) = [line.per_hour or 0 for line in cost.lines if line.name not in FIXED]
+    running, fetched = TUTORIAL_HOURS * cost.per_hour, served.facts.checkpoint_gb * _per_gb()
     fee = TUTORIAL_HOURS * node * THEIR_FEE
     rows = [
         (f"`dev` for {TUTORIAL_HOURS} hours, GPU node included from the first minute", f"{running:.2f}"),

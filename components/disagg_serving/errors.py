@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from .corrections import Correction, words, written
 from .credentials import withheld
+from .records import LEFT_OUT, WRITTEN_AS, Record
 
 
 class Level(StrEnum):
@@ -27,25 +28,33 @@ _BYTE = 0x100
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
+def _plain(value: Any) -> Any:
+    """A value for programs: what JSON would write otherwise than a person is a text."""
+    return value if value is None or isinstance(value, (str, bool)) or _printable(value) else show(value)
+
+
 @dataclass(frozen=True)
-class Finding:
-    """One result of a check.
+class Finding(Record):
+    """A result of a check."""
 
-    `path` is the place in the stack file (`models[0].decode.tensorParallel`), `value` what stands there, left out where it may be a secret,
-    `allowed` what may stand there, `fix` what to do. Texts are lowercase, without a final period. `corrections` are the parts of the fix that
-    name values, as data: each alone removes the finding. `accepted` is the stack file's reason for living with what would be an error.
-    """
-
+    # texts are lowercase, without a final period
     id: str
+    """Rule, see `disagg rules`."""
     level: Level
     path: str
+    """Place in the stack file, such as `models[0].decode.tensorParallel`; empty where it is about the whole."""
     message: str
-    value: Any = None
+    value: Any = field(default=None, metadata={WRITTEN_AS: _plain})
+    """What stands at the path; null where it is not shown since it may be a secret, or nothing stands there."""
     allowed: str = ""
+    """What may stand there."""
     fix: str = ""
+    """What to do."""
     reference: str = ""
-    accepted: str = ""
-    corrections: tuple[Correction, ...] = ()
+    corrections: tuple[Correction, ...] = field(default=(), metadata=LEFT_OUT)
+    """Values by path: each correction alone removes the finding; null takes a key out. Left out where there is none."""
+    accepted: str = field(default="", metadata=LEFT_OUT)
+    """The stack file's reason to live with it. Left out where it is not accepted."""
 
     def __post_init__(self) -> None:
         # a message must not repeat what is refused because it may be a secret
@@ -60,21 +69,6 @@ class Finding:
         fix = f"; {self.fix}" if self.fix else ""
         accepted = f"; accepted: {self.accepted}" if self.accepted else ""
         return visible(f"{head}{shown}{self.message}{allowed}{fix}{accepted}")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data with the keys of the command line's json output."""
-        return {
-            "id": self.id,
-            "level": str(self.level),
-            "path": self.path,
-            "message": self.message,
-            "value": self.value if self.value is None or isinstance(self.value, (str, bool)) or _printable(self.value) else show(self.value),
-            "allowed": self.allowed,
-            "fix": self.fix,
-            "reference": self.reference,
-            **({"corrections": [dict(c) for c in self.corrections]} if self.corrections else {}),
-            **({"accepted": self.accepted} if self.accepted else {}),
-        }
 
     def corrected_by(self, correction: Correction) -> Finding:
         """The finding with this correction as its fix."""

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from command_line import Run
 from disagg_serving.forecast.capacities import capacities
+from disagg_serving.records import data_of
 from factories import example
 
 GLM = ("fit", "--model", "glm-5-fp8", "--instance", "p5.48xlarge", "--tensor-parallel", "8")
@@ -94,7 +95,7 @@ def test_json_is_one_capacity_entry(disagg: Run) -> None:
 
 def test_ranks_are_those_of_a_role(disagg: Run) -> None:
     """The command and the plan calculate the same engine: tokens and requests of all its data-parallel ranks."""
-    decode = [f for f in capacities(example("glm5-wide-ep", "prod")) if f["role"] == "decode"]
+    decode = [data_of(f) for f in capacities(example("glm5-wide-ep", "prod")) if f.role == "decode"]
     options = ("--data-parallel", "2", "--expert-parallel", "--kv-cache-dtype", "fp8", "--max-model-len", "32768", "--role", "decode")
     assert disagg(*GLM, *options, "--max-num-batched-tokens", "4096", "--format", "json") == 0
     data = json.loads(disagg.out)

@@ -11,6 +11,7 @@ import pytest
 from disagg_serving.errors import ProgramError, SpecError
 from disagg_serving.forecast.capacities import capacities
 from disagg_serving.recording.graph import COMPUTED, SECRET
+from disagg_serving.records import data_of
 from factories import aggregated, environment, layout
 from recording import environment_graph, one, program_graph
 
@@ -341,7 +342,7 @@ def test_the_stack_gives_its_capacity() -> None:
     data = environment(aggregated(name="m"))
     (found,) = environment_graph(data).outputs["capacity"]
     assert (found["model"], found["role"]) == ("m", "aggregated")
-    assert found == capacities(layout(data))[0]
+    assert found == data_of(capacities(layout(data))[0])
     assert found["kvTokens"]["low"] > 0
 
 

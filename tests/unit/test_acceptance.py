@@ -11,6 +11,7 @@ from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.recording.plan import placement_of
 from disagg_serving.recording.topology import topology_of
+from disagg_serving.records import data_of
 from disagg_serving.rules import Stage, rules
 from factories import check, environment, layout, model, role
 
@@ -40,7 +41,7 @@ def test_an_accepted_error_is_a_warning_and_renders(name: str, rule: str, data: 
     assert rule not in {f.id for f in result.findings if f.level is Level.ERROR}
     lowered = [f for f in result.findings if f.id == rule and f.accepted]
     assert {f.level for f in lowered} == {Level.WARNING}
-    assert all(f.sentence().endswith(f"; accepted: {REASON}") and f.as_dict()["accepted"] == REASON for f in lowered)
+    assert all(f.sentence().endswith(f"; accepted: {REASON}") and data_of(f)["accepted"] == REASON for f in lowered)
     assert result.layout is not None
     assert build_all(result.layout)
 

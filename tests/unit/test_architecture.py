@@ -13,21 +13,23 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "corrections", "credentials", "errors", "pins", "yaml_io"}
+BASE = {"labels", "corrections", "credentials", "records", "errors", "pins", "yaml_io"}
 FORM = BASE | {"spec", "catalog"}
-PLAN = FORM | {"planning", "forecast"}
+PLAN = FORM | {"document", "planning", "forecast"}
 CHECKED = PLAN | {"rules"}
 LAYERS: dict[str, set[str]] = {
     "labels": set(),
     "corrections": set(),
     "credentials": set(),
-    "errors": {"corrections", "credentials"},
+    "records": set(),
+    "errors": {"corrections", "credentials", "records"},
     "pins": set(),
     "yaml_io": {"errors"},
     "spec": BASE | {"spec"},
     "catalog": FORM,
+    "document": {"records", "errors", "document"},
     "planning": FORM | {"planning"},
-    "forecast": FORM | {"planning", "forecast"},
+    "forecast": PLAN,
     "rules": PLAN | {"rules"},
     "lookups": CHECKED | {"lookups"},
     "manifests": PLAN | {"manifests"},

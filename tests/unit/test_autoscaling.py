@@ -196,7 +196,7 @@ def test_capacity_is_counted_at_most_and_placement_at_least() -> None:
     nodes = {pool: len(found) for pool, _, found in place(wanted)}
     full = {pool: len(found) for pool, _, found in place(at_most(wanted))}
     assert (nodes["decode-p5-48xlarge"], full["decode-p5-48xlarge"]) == (1, 2)
-    assert cost_of(at_most(wanted))["perHour"] > cost_of(wanted)["perHour"]
+    assert cost_of(at_most(wanted)).per_hour > cost_of(wanted).per_hour
     quota = next(
         f
         for f in check(environment(wanted.served[0].spec.model_dump(by_alias=True, exclude_unset=True), autoscaling=PROMETHEUS)).findings

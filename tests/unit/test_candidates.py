@@ -250,9 +250,9 @@ def test_both_pairs_are_placed_and_paid() -> None:
     whole = aggregated(server=role(tensorParallel=8))
     before, both, after = stages({"generation": "b", "maxModelLen": 4096}, whole)
     assert [[n.pods for n in nodes] for _, _, nodes in place(both)] == [[["m-0"], ["m-b-0"]]]
-    costs = [cost_of(stage)["lines"][0] for stage in (before, both, after)]
-    assert [line["quantity"] for line in costs] == [1, 2, 1]
-    assert [(r["model"], r.get("generation")) for r in cost_of(both)["roles"]] == [("m", None), ("m", "b")]
+    costs = [cost_of(stage).lines[0] for stage in (before, both, after)]
+    assert [line.quantity for line in costs] == [1, 2, 1]
+    assert [r.engine for r in cost_of(both).roles] == ["m server", "m b server"]
 
 
 def step(data: dict[str, Any]) -> list[Finding]:

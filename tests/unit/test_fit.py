@@ -281,7 +281,6 @@ def test_figures_are_ordered_and_not_negative(engine: dict[str, Any], tokens: in
     found = fitted(**engine)
     bars = (found.weights_gib, found.overhead_gib, found.kv_gib, found.kv_tokens, found.max_concurrency, found.blocks, found.concurrency_at(tokens))
     assert all(0 <= b.low <= b.mid <= b.high and math.isfinite(b.high) for b in bars)
-    assert set(found.kv_tokens.as_dict()) == {"low", "mid", "high"}
     if not found.plan.hybrid:
         assert found.kv_tokens.mid % found.block_size == 0
     assert (found.longest_fitting >= engine["max_model_len"]) == (found.plan.blocks_of(engine["max_model_len"]) < found.blocks.mid)

@@ -14,6 +14,7 @@ from bad_input import CASES
 from disagg_serving.catalog import Catalog, load_catalog
 from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
+from disagg_serving.records import data_of
 from disagg_serving.rules import Stage, evaluation, rules
 from disagg_serving.rules.evaluation import Evaluation
 from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
@@ -284,7 +285,7 @@ def test_a_calibrated_engine_is_not_proposed_to_itself() -> None:
 
 def test_corrections_are_data_for_machines() -> None:
     """The JSON of a finding has its corrections as places and values; findings without any have no such key."""
-    found = [f.as_dict() for f in check(environment(model(decode=role(tensorParallel=3)))).findings]
+    found = data_of(check(environment(model(decode=role(tensorParallel=3)))).findings)
     assert {"models[0].decode.tensorParallel": 2} in next(f for f in found if f["id"] == "tensor-parallel")["corrections"]
     assert "corrections" not in next(f for f in found if f["id"] == "image-unverified")
 

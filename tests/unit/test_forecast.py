@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from disagg_serving.catalog import load_catalog
 from disagg_serving.corrections import corrected
+from disagg_serving.document.traffic import Forecast
 from disagg_serving.errors import Level
 from disagg_serving.forecast.capacities import capacity_of
 from disagg_serving.forecast.cost import cost_of, old_prices
@@ -28,12 +29,18 @@ def served(requests: float, prefill: dict[str, Any], decode: dict[str, Any], **w
     return environment(model(prefill=prefill, decode=decode, workload={**WORK, "requestsPerSecond": requests, **work}))
 
 
-def forecast(data: dict[str, Any]) -> dict[str, Any]:
+def forecast(data: dict[str, Any]) -> Forecast:
     """The forecast of the one model."""
     made = layout(data)
     found = forecast_of(made, made.served[0])
     assert found is not None
     return found
+
+
+def carried(found: Forecast) -> float:
+    """Requests a second that measured rates carry."""
+    assert found.requests_per_second is not None
+    return found.requests_per_second.capacity
 
 
 def findings(data: dict[str, Any], rule: str) -> list[str]:
@@ -44,19 +51,20 @@ def findings(data: dict[str, Any], rule: str) -> list[str]:
 def test_capacity_is_that_of_the_slower_role() -> None:
     """Two prefill GPUs at 4000 tokens/s carry one request a second of 8000 tokens; two decode GPUs at 600 carry 1.2 of 1000."""
     found = forecast(served(0.5, rated(4000), rated(600)))
-    assert found["requestsPerSecond"]["capacity"] == pytest.approx(1.0)
-    assert found["boundBy"] == "prefill"
-    assert found["utilisation"] == {"prefill": pytest.approx(0.5), "decode": pytest.approx(0.417)}
+    assert carried(found) == pytest.approx(1.0)
+    assert found.bound_by == "prefill"
+    assert found.utilisation is not None
+    assert [found.utilisation.prefill, found.utilisation.decode] == pytest.approx([0.5, 0.417])
     more = forecast(served(0.5, rated(4000, replicas=2), rated(600)))
-    assert more["requestsPerSecond"]["capacity"] == pytest.approx(1.2)
-    assert more["boundBy"] == "decode"
+    assert carried(more) == pytest.approx(1.2)
+    assert more.bound_by == "decode"
 
 
 def test_what_a_token_costs_is_the_roles_hour_over_its_tokens() -> None:
     """Four of the eight GPUs of a node, at one request of 9000 tokens a second."""
     hour = load_catalog().instances["p5.48xlarge"].on_demand
     assert hour is not None
-    assert forecast(served(0.5, rated(4000), rated(600)))["usdPerMillionTokens"] == pytest.approx(hour.usd_per_hour / 2 / 3600 / 9000 * 1e6, abs=1e-4)
+    assert forecast(served(0.5, rated(4000), rated(600))).usd_per_million_tokens == pytest.approx(hour.usd_per_hour / 2 / 3600 / 9000 * 1e6, abs=1e-4)
 
 
 def test_a_roles_cost_is_its_share_of_the_nodes() -> None:
@@ -64,11 +72,13 @@ def test_a_roles_cost_is_its_share_of_the_nodes() -> None:
     node = load_catalog().instances["p5.48xlarge"]
     assert node.on_demand is not None
     assert node.capacity_block is not None
-    prefill, decode = cost_of(layout(environment(model(decode=role(instanceType="p5e.48xlarge", replicas=2)))))["roles"]
-    assert (prefill["gpus"], decode["gpus"]) == (2, 4)
-    assert prefill["onDemand"]["perHour"] == pytest.approx(node.on_demand.usd_per_hour / 4, abs=1e-4)
-    assert prefill["capacityBlock"]["perHour"] == pytest.approx(node.capacity_block.usd_per_hour / 4, abs=1e-4)
-    assert decode["onDemand"] is None
+    prefill, decode = cost_of(layout(environment(model(decode=role(instanceType="p5e.48xlarge", replicas=2))))).roles
+    assert (prefill.gpus, decode.gpus) == (2, 4)
+    assert prefill.on_demand is not None
+    assert prefill.capacity_block is not None
+    assert prefill.on_demand.per_hour == pytest.approx(node.on_demand.usd_per_hour / 4, abs=1e-4)
+    assert prefill.capacity_block.per_hour == pytest.approx(node.capacity_block.usd_per_hour / 4, abs=1e-4)
+    assert decode.on_demand is None
 
 
 def test_too_much_load_is_warned_of() -> None:
@@ -82,13 +92,13 @@ def test_too_much_load_is_warned_of() -> None:
 def test_a_shared_prefix_is_not_calculated_again() -> None:
     """With half of each prompt in the cache, prefill carries twice the requests."""
     found = forecast(served(0.5, rated(4000, at=4000), rated(6000), prefixHit=0.5))
-    assert found["requestsPerSecond"]["capacity"] == pytest.approx(2.0)
+    assert carried(found) == pytest.approx(2.0)
 
 
 def test_rates_of_other_prompts_are_refused() -> None:
     """A rate is measured at a prompt length; far from it nothing is extrapolated, and the plan says which rate is missing."""
     data = served(0.5, rated(4000, at=200), rated(600, at=200))
-    assert "problem" in forecast(data)
+    assert forecast(data).problem
     (text,) = findings(data, "load")
     assert "cannot be used" in text
 
@@ -96,16 +106,17 @@ def test_rates_of_other_prompts_are_refused() -> None:
 def test_without_rates_there_is_no_capacity() -> None:
     """Nothing is invented: bounds are called bounds, and with experts not even those are known for prefill."""
     found = forecast(served(0.5, role(), role()))
-    assert "requestsPerSecond" not in found
+    assert found.requests_per_second is None
     # fp8: 1,979 TFLOP/s by two operations for each of 68.5 billion parameters that are multiplied (70.6 less the embedding and the head's part)
-    prefill, decode = found["bounds"]
+    prefill, decode = found.bounds
     assert prefill.startswith("prefill: at most 14,4")
     assert "bound, not a prediction" in prefill
     assert "at a batch of" in decode
     experts = {"prefill": role(instanceType="p6-b300.48xlarge", tensorParallel=8), "decode": role(instanceType="p6-b300.48xlarge", tensorParallel=8)}
     data = environment(model(model="deepseek-r1", maxModelLen=16384, workload={**WORK, "requestsPerSecond": 1}, **experts))
-    assert "no useful prediction" in forecast(data)["bounds"][0]
-    assert found["kvTransfer"]["bytes"] > 0
+    assert "no useful prediction" in forecast(data).bounds[0]
+    assert found.kv_transfer is not None
+    assert found.kv_transfer.bytes > 0
 
 
 def test_traffic_beyond_the_bounds_is_warned_of() -> None:
@@ -146,7 +157,7 @@ def test_rates_that_change_nothing_are_named() -> None:
     half = served(0.5, rated(4000), role())
     (said,) = findings(half, "rates-unused")
     assert "while decode has none" in said
-    assert forecast(half)["unmeasured"] == ["decode"]
+    assert forecast(half).unmeasured == ["decode"]
     assert len(findings(environment(model(prefill=rated(4000), decode=rated(600))), "rates-unused")) == 2
     assert not findings(served(0.5, rated(4000), rated(600)), "rates-unused")
 
@@ -162,13 +173,13 @@ def test_small_change_does_not_age_beside_nodes_without_a_price() -> None:
     """With spot nodes the total is that of the control plane: the age of its price says nothing about the cost."""
     spot = environment(aggregated(server=role(capacity={"type": "spot"})))
     assert old_prices(cost_of(layout(spot)), date(2099, 1, 1)) == []
-    assert [line["name"] for line in old_prices(cost_of(layout(environment(aggregated()))), date(2099, 1, 1))] == ["server-p5-48xlarge"]
+    assert [line.name for line in old_prices(cost_of(layout(environment(aggregated()))), date(2099, 1, 1))] == ["server-p5-48xlarge"]
 
 
 def test_prices_age() -> None:
     """After 180 days a price that matters is old, and not a day before."""
     cost = cost_of(layout(environment(model())))
-    first = min(date.fromisoformat(line["asOf"]) for line in cost["lines"] if line["asOf"])
+    first = min(date.fromisoformat(line.as_of) for line in cost.lines if line.as_of)
     assert not old_prices(cost, first)
     assert old_prices(cost, date(first.year + 2, 1, 1))
 

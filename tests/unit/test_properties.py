@@ -13,6 +13,7 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.engine import grace_seconds
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.shapes import Group, Layout, Requests, room_of
+from disagg_serving.records import data_of
 from disagg_serving.rules import evaluation
 from disagg_serving.rules.evaluation import Evaluation
 from factories import check
@@ -191,7 +192,7 @@ def test_no_environment_breaks_the_checks() -> None:
         modes.update(["made" if layout.pools else "existing nodes", "one model" if len(layout.served) == 1 else "several models"])
         assert_manifests_hold(layout)
         again = check(data)
-        assert [f.as_dict() for f in again.findings] == [f.as_dict() for f in result.findings]
+        assert data_of(again.findings) == data_of(result.findings)
         assert json.dumps(build_all(again.require_layout())) == json.dumps(build_all(layout))
 
     holds()

@@ -92,7 +92,7 @@ def test_load_runs_fill_every_rank() -> None:
     assert prefill.concurrency == 8 * 8 * 2
     (forecast,) = [forecast_of(wanted, s) for s in wanted.served]
     assert forecast is not None
-    assert f"at a batch of {int(plan.kv_tokens.mid / 8400)} on each of 16 ranks" in forecast["bounds"][1]
+    assert f"at a batch of {int(plan.kv_tokens.mid / 8400)} on each of 16 ranks" in forecast.bounds[1]
 
 
 def test_a_prefill_rate_needs_a_queue_at_every_rank() -> None:

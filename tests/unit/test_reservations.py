@@ -146,9 +146,9 @@ def test_a_block_that_is_being_drained_is_not_called_over() -> None:
 def test_a_capacity_block_costs_what_a_capacity_block_costs() -> None:
     """The total counts a pool of Capacity Blocks at their price where one is known, with its day."""
     made = layout(reserving(reservation(type="capacity-block", endsAt="2027-11-29")))
-    (line,) = [one for one in cost_of(made)["lines"] if "reserved" in one["name"]]
+    (line,) = [one for one in cost_of(made).lines if "reserved" in one.name]
     price = next(g for g in made.groups if g.role == "decode").instance.capacity_block
     assert price is not None
-    assert (line["unitPerHour"], line["asOf"]) == (price.usd_per_hour, price.as_of.isoformat())
-    (other,) = [one for one in cost_of(layout(reserving(reservation())))["lines"] if "reserved" in one["name"]]
-    assert other["unitPerHour"] > line["unitPerHour"]
+    assert (line.unit_per_hour, line.as_of) == (price.usd_per_hour, price.as_of.isoformat())
+    (other,) = [one for one in cost_of(layout(reserving(reservation()))).lines if "reserved" in one.name]
+    assert (other.unit_per_hour or 0) > price.usd_per_hour

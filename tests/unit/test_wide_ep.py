@@ -137,10 +137,11 @@ def test_the_plan_counts_all_ranks() -> None:
         found = capacity_of(group)
         assert found is not None
         assert found.ranks == group.spec.data_parallel
-        assert entry["kvTokens"]["mid"] == found.kv_tokens.mid * found.ranks
-        assert entry["maxConcurrency"]["mid"] == pytest.approx(found.max_concurrency.mid * found.ranks)
-        assert entry["workloadConcurrency"]["mid"] > entry["maxConcurrency"]["mid"]
-        assert entry["longestRequest"] <= found.kv_tokens.mid
+        assert entry.kv_tokens.mid == found.kv_tokens.mid * found.ranks
+        assert entry.max_concurrency.mid == pytest.approx(found.max_concurrency.mid * found.ranks)
+        assert entry.workload_concurrency is not None
+        assert entry.workload_concurrency.mid > entry.max_concurrency.mid
+        assert entry.longest_request <= found.kv_tokens.mid
 
 
 def test_wider_experts_leave_more_cache() -> None:
@@ -189,15 +190,16 @@ def test_a_prompt_waits_for_a_rank() -> None:
         )
         found = forecast_of(wanted, wanted.served[0])
         assert found is not None
-        return float(found["prefillWaitSeconds"])
+        assert found.prefill_wait_seconds is not None
+        return found.prefill_wait_seconds
 
     assert waited({"tensorParallel": 1, "dataParallel": 8, "expertParallel": True}) == pytest.approx(8 * waited({"tensorParallel": 8}))
 
 
 def test_all_gpus_are_paid() -> None:
     """Costs of a role count the GPUs of all ranks."""
-    (entry,) = cost_of(layout(environment(deepseek(role(**{**RANKS, "dataParallel": 16}, replicas=2)))))["roles"]
-    assert entry["gpus"] == 32
+    (entry,) = cost_of(layout(environment(deepseek(role(**{**RANKS, "dataParallel": 16}, replicas=2))))).roles
+    assert entry.gpus == 32
 
 
 def test_ranks_read_weights_by_themselves() -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
+from ..records import data_of
 from ..rules.evaluation import evaluate_file
 from .common import emit, find_environment, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
@@ -47,7 +48,7 @@ def check(
 
         emit(render_sarif(findings, file, version=__version__, bare=bare), None)
     elif output_format is CheckFormat.JSON:
-        emit(json.dumps({"version": 1, "checks": [f.as_dict() for f in findings]}, indent=2, ensure_ascii=False, default=str), None)
+        emit(json.dumps({"version": 1, "checks": data_of(findings)}, indent=2, ensure_ascii=False, default=str), None)
     elif on_terminal():
         from ..report.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
 

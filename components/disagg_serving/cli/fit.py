@@ -14,12 +14,13 @@ from ..catalog import Catalog, Model
 from ..catalog.entries import Engine, Instance
 from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
-from ..forecast.capacities import entry, shape_of
+from ..forecast.capacities import engine_capacity, shape_of
 from ..forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
 from ..forecast.fit.capacity import calibration_doubts, calibration_faults
 from ..pins import DEFAULT_ENGINE
 from ..planning.layout import build_layout
 from ..planning.shapes import Served, build_group
+from ..records import data_of
 from ..rules import Subject, findings_of, rules, with_layouts
 from ..rules.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
@@ -111,7 +112,8 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     findings = sort_findings([*_shape_findings(known, served, ROLES[role], None if unsaid else shape), *of_log])
     world, gpu = tensor_parallel * pipeline_parallel * data_parallel, node.gpu
     if output_format is DataFormat.JSON:
-        emit(json.dumps(_data(shape, result, findings, entry(model, role.value, result), explain=explain), indent=2, ensure_ascii=False), None)
+        figures = data_of(engine_capacity(model, role.value, result))
+        emit(json.dumps(_data(shape, result, findings, figures, explain=explain), indent=2, ensure_ascii=False), None)
     else:
         head = f"{model} on {world} x {gpu.name} of {instance}, {image.id}"
         emit("\n".join(_text(shape, result, findings, head, explain=explain)), None)
@@ -220,9 +222,9 @@ def _data(shape: EngineShape, result: Capacity, findings: list[Finding], figures
     if shape.calibration is not None:
         figures["calibration"] = _record(shape.calibration)
     if findings:
-        figures["findings"] = [f.as_dict() for f in findings]
+        figures["findings"] = data_of(findings)
     if explain:
-        figures["steps"] = [{"name": s.name, "formula": s.formula, "result": s.result} for s in result.steps]
+        figures["steps"] = data_of(result.steps)
     return figures
 
 

@@ -7,12 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import Finding, Level, sort_findings
-from ..forecast.capacities import engine_of
 from ..recording.difference import CheckChanges, Delta
 
 Data = Mapping[str, Any]
 TOTAL = "total"
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
+
+
+def engine_of(entry: Data) -> str:
+    """What an entry about a role is called: model, generation where there is one, and role."""
+    return " ".join(entry[key] for key in ("model", "generation", "role") if key in entry)
 
 
 def capacity_deltas(before: Sequence[Data], after: Sequence[Data]) -> list[Delta]:
@@ -112,4 +116,4 @@ def finding_of(data: Data) -> Finding:
     allowed, fix, reference, accepted = (str(data.get(key) or "") for key in ("allowed", "fix", "reference", "accepted"))
     corrections = tuple(data.get("corrections") or ())
     place = str(data["id"]), Level(data["level"]), str(data["path"])
-    return Finding(*place, str(data["message"]), data.get("value"), allowed, fix, reference, accepted, corrections)
+    return Finding(*place, str(data["message"]), data.get("value"), allowed, fix, reference, corrections, accepted)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from ..document.capacity import Fit
 from ..errors import Level
-from ..forecast.fit.capacity import Fit
 from ..recording.difference import Op
 
 

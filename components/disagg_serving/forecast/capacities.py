@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
+from ..document.capacity import EngineCapacity, PerGpu
 from ..errors import Finding, SpecError
 from ..planning.shapes import Group, Layout, block_size_of
 from .fit import Calibration, Capacity, EngineShape, capacity
@@ -65,37 +65,28 @@ def _calculated(group: Group) -> tuple[Capacity | None, list[Finding]]:
     return known
 
 
-def capacities(layout: Layout) -> list[dict[str, Any]]:
-    """An entry a role with the keys of `plan --format json`; roles whose memory is not known are left out."""
+def capacities(layout: Layout) -> list[EngineCapacity]:
+    """What one engine of each role holds; roles whose memory is not known are left out."""
     found = ((g, capacity_of(g)) for g in layout.groups)
-    return [entry(g.served.spec.name, KIND.get(g.role, g.role), c) | g.owner | _at_workload(g, c) for g, c in found if c is not None]
+    return [_of_group(g, c) for g, c in found if c is not None]
 
 
-def _at_workload(group: Group, result: Capacity) -> dict[str, Any]:
-    """Requests of the workload's mean length, prompt and answer, that one engine holds; nothing without a workload."""
-    work = group.served.spec.workload
-    return {"workloadConcurrency": result.concurrency_at(work.input_tokens + work.output_tokens).as_dict()} if work else {}
+def _of_group(group: Group, result: Capacity) -> EngineCapacity:
+    model = group.served.spec
+    mean = result.concurrency_at(model.workload.input_tokens + model.workload.output_tokens) if model.workload else None
+    found = engine_capacity(model.name, KIND.get(group.role, group.role), result)
+    return replace(found, generation=model.generation or "", workload_concurrency=mean)
 
 
-def entry(model: str, role: str, result: Capacity) -> dict[str, Any]:
-    """One capacity entry: GiB a GPU, bytes a token and GPU, tokens and requests of one engine with all its ranks, with error bars."""
-    return {
-        "model": model,
-        "role": role,
-        "perGpu": {
-            "budgetGiB": round(result.budget_gib, 2),
-            "weightsGiB": result.weights_gib.as_dict(),
-            "overheadGiB": result.overhead_gib.as_dict(),
-            "kvGiB": result.kv_gib.as_dict(),
-        },
-        "kvBytesPerTokenPerGpu": result.kv_bytes_per_token_per_gpu,
-        "kvTokens": result.engine_tokens.as_dict(),
-        "maxConcurrency": result.engine_concurrency.as_dict(),
-        "fits": str(result.fits),
-        "longestRequest": result.longest_fitting,
-    }
-
-
-def engine_of(entry: Mapping[str, Any]) -> str:
-    """What an entry about a role is called: model, generation where there is one, and role."""
-    return " ".join(entry[key] for key in ("model", "generation", "role") if key in entry)
+def engine_capacity(model: str, role: str, result: Capacity) -> EngineCapacity:
+    """The figures of one engine with all its ranks."""
+    return EngineCapacity(
+        model=model,
+        role=role,
+        per_gpu=PerGpu(round(result.budget_gib, 2), result.weights_gib, result.overhead_gib, result.kv_gib),
+        kv_bytes_per_token_per_gpu=result.kv_bytes_per_token_per_gpu,
+        kv_tokens=result.engine_tokens,
+        max_concurrency=result.engine_concurrency,
+        fits=result.fits,
+        longest_request=result.longest_fitting,
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..catalog.entries import Instance, Price
 from ..catalog.loader import PACKAGE_DIR
+from ..document.cost import Cost, CostLine, RoleCost, SharePrice
 from ..planning.placement import place
 from ..planning.shapes import Group, Layout, world_size
 from ..yaml_io import read_yaml
@@ -22,37 +23,45 @@ FIXED = frozenset({"load balancers", "control plane", "NAT gateways", FEE})
 """Lines beside those of nodes."""
 
 
-def cost_of(layout: Layout) -> dict[str, Any]:
-    """Cost with the keys of `plan --format json`.
+def cost_of(layout: Layout) -> Cost:
+    """What a layout costs.
 
-    Lines without a known price have null amounts and say why; the totals then are what is known. `asOf` is the oldest price's day.
+    Lines without a known price have no amounts and say why; the totals then are what is known. `as_of` is the oldest price's day.
     """
     blocks = _of_blocks(layout)
     lines = [_pool_line(name, instance, len(nodes), capacity, prepaid=name in blocks) for name, instance, nodes, capacity in _pools(layout)]
     lines += _existing_nodes(layout) + _fixed_lines(layout)
-    known = [line for line in lines if line["perHour"] is not None]
-    total = fsum(line["perHour"] for line in known)  # plain sums round otherwise from Python 3.12 on
-    return {
-        "currency": "USD",
-        "perHour": round(total, 4),
-        "perMonth": round(total * HOURS_A_MONTH, 2),
-        "asOf": min((line["asOf"] for line in known), default=None),
-        "complete": len(known) == len(lines),
-        "lines": lines,
-        "roles": [_role(group) for group in layout.groups],
-    }
+    known = [line.per_hour for line in lines if line.per_hour is not None]
+    total = fsum(known)  # plain sums round otherwise from Python 3.12 on
+    return Cost(
+        per_hour=round(total, 4),
+        per_month=round(total * HOURS_A_MONTH, 2),
+        as_of=min((line.as_of for line in lines if line.as_of), default=None),
+        complete=len(known) == len(lines),
+        lines=lines,
+        roles=[_role(group) for group in layout.groups],
+    )
 
 
-def _role(group: Group) -> dict[str, Any]:
-    """What a role's GPUs cost as shares of their nodes: on demand, and prepaid in a Capacity Block (AWS); null where none is listed."""
+def _role(group: Group) -> RoleCost:
+    """What a role's GPUs cost as shares of their nodes: on demand, and prepaid in a Capacity Block (AWS)."""
     gpus = world_size(group.spec) * group.replicas
-    found: dict[str, Any] = {**group.owner, "role": group.role, "gpus": gpus}
-    for key, price in (("onDemand", group.instance.on_demand), ("capacityBlock", group.instance.capacity_block)):
-        found[key] = None
-        if price is not None:
-            hourly = price.usd_per_hour * gpus / group.instance.gpu.count
-            found[key] = {"perHour": round(hourly, 4), "perMonth": round(hourly * HOURS_A_MONTH, 2), "asOf": price.as_of.isoformat()}
-    return found
+    model, instance = group.served.spec, group.instance
+    return RoleCost(
+        model=model.name,
+        generation=model.generation or "",
+        role=group.role,
+        gpus=gpus,
+        on_demand=_share(instance.on_demand, gpus, instance),
+        capacity_block=_share(instance.capacity_block, gpus, instance),
+    )
+
+
+def _share(price: Price | None, gpus: int, instance: Instance) -> SharePrice | None:
+    if price is None:
+        return None
+    hourly = price.usd_per_hour * gpus / instance.gpu.count
+    return SharePrice(round(hourly, 4), round(hourly * HOURS_A_MONTH, 2), price.as_of.isoformat())
 
 
 def _pools(layout: Layout) -> list[tuple[str, Instance, list[Any], str]]:
@@ -74,12 +83,12 @@ def _of_blocks(layout: Layout) -> set[str]:
     return {pool for pool, found in kinds.items() if found == {"capacity-block"}}
 
 
-def _existing_nodes(layout: Layout) -> list[dict[str, Any]]:
+def _existing_nodes(layout: Layout) -> list[CostLine]:
     note = "they exist already, so they are not counted"
     return [_line(name, name, len(nodes), None, note) for name, pool, nodes in place(layout) if pool is None]
 
 
-def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prepaid: bool = False) -> dict[str, Any]:
+def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prepaid: bool = False) -> CostLine:
     if capacity == "spot":
         return _line(name, f"{instance.id} spot, {name}", count, None, "spot prices change by the hour and are not in the catalogue")
     price, note = instance.on_demand, ""
@@ -100,7 +109,7 @@ def _prices() -> Mapping[str, Any]:
     return prices
 
 
-def _fixed_lines(layout: Layout) -> list[dict[str, Any]]:
+def _fixed_lines(layout: Layout) -> list[CostLine]:
     prices = _prices()
     gateways = sum(s.spec.gateway.enabled for s in layout.served)
     entrances = []
@@ -138,32 +147,33 @@ def now() -> datetime:
     return datetime.fromtimestamp(int(epoch), UTC) if epoch and epoch.isdigit() else datetime.now(UTC)
 
 
-def old_prices(cost: Mapping[str, Any], day: date) -> list[dict[str, Any]]:
+def old_prices(cost: Cost, day: date) -> list[CostLine]:
     """Lines that matter (1 % of the hourly total and more) and whose price is older than 180 days.
 
     Beside nodes whose price is not known, fixed parts do not matter: the total is that of the small change.
     """
-    unpriced = any(line["perHour"] is None and line["name"] not in FIXED for line in cost["lines"])
-    lines = [line for line in cost["lines"] if not (unpriced and line["name"] in FIXED)]
-    dated = [line for line in lines if line["asOf"] and line["perHour"] >= MATTERS * cost["perHour"]]
-    return [line for line in dated if (day - date.fromisoformat(line["asOf"])).days > OLD_DAYS]
+    unpriced = any(line.per_hour is None and line.name not in FIXED for line in cost.lines)
+    lines = [line for line in cost.lines if not (unpriced and line.name in FIXED)]
+    dated = [(line, date.fromisoformat(line.as_of)) for line in lines if line.as_of and (line.per_hour or 0) >= MATTERS * cost.per_hour]
+    return [line for line, priced in dated if (day - priced).days > OLD_DAYS]
 
 
 def _price(data: Mapping[str, Any]) -> Price:
     return Price(usd_per_hour=data["usdPerHour"], region=data["region"], as_of=data["asOf"])
 
 
-def _line(name: str, item: str, count: int, price: Price | None, note: str) -> dict[str, Any]:
-    hourly = price.usd_per_hour * count if price else None
-    as_of: date | None = price.as_of if price else None
-    return {
-        "name": name,
-        "item": item,
-        "quantity": count,
-        "unitPerHour": price.usd_per_hour if price else None,
-        "perHour": round(hourly, 4) if hourly is not None else None,
-        "perMonth": round(hourly * HOURS_A_MONTH, 2) if hourly is not None else None,
-        "region": price.region if price else None,
-        "asOf": as_of.isoformat() if as_of else None,
-        "note": note,
-    }
+def _line(name: str, item: str, count: int, price: Price | None, note: str) -> CostLine:
+    if price is None:
+        return CostLine(name, item, count, None, None, None, None, None, note)
+    hourly = price.usd_per_hour * count
+    return CostLine(
+        name,
+        item,
+        count,
+        price.usd_per_hour,
+        round(hourly, 4),
+        round(hourly * HOURS_A_MONTH, 2),
+        price.region,
+        price.as_of.isoformat(),
+        note,
+    )

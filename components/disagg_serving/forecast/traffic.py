@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
+from ..document.traffic import Forecast, Rate, Ratio, Scenario, Transfer, Utilisation
 from ..planning.shapes import Group, Layout, Served, world_size
 from .balance import (
+    Balance,
     BalanceError,
     Bound,
     Endpoint,
@@ -36,6 +39,7 @@ from .capacities import capacity_of, shape_of
 from .fit.engine_shape import GIB
 
 Phase = Literal["prefill", "decode"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
 
 def situation_of(layout: Layout, served: Served) -> Situation | None:
@@ -52,37 +56,46 @@ def situation_of(layout: Layout, served: Served) -> Situation | None:
     return Situation(workload, _nodes((prefill, decode)), split, rates, room, _transfer(prefill, decode, workload, work.requests_per_second))
 
 
-def forecast_of(layout: Layout, served: Served) -> dict[str, Any] | None:
-    """Plain data for the plan: load, balance, KV transfer and advice of one model; None where there is no workload or no split."""
+def forecast_of(layout: Layout, served: Served) -> Forecast | None:
+    """Load, balance, KV transfer and advice of one model; None where there is no workload or no split."""
     try:
         known = situation_of(layout, served)
     except BalanceError as problem:
-        return {"model": served.spec.name, "problem": str(problem)}
+        return Forecast(served.spec.name, problem=str(problem))
     if known is None:
         return None
-    groups = {g.role: g for g in layout.groups_of(served)}
-    found: dict[str, Any] = {"model": served.spec.name, "advice": str(advice(known)), "better": advice(known).better}
+    judged = advice(known)
+    found = Forecast(served.spec.name, advice=str(judged), better=judged.better, kv_transfer=_kv_transfer(known.transfer))
+    groups = layout.groups_of(served)
     if known.rates and known.split and known.room:
-        now = balance(known.split, known.rates, known.workload)
-        found["requestsPerSecond"] = {"wanted": known.room.wanted, "capacity": round(now.requests_per_second, 3), "kind": now.kind}
-        found["boundBy"] = now.bound_by
-        found["utilisation"] = {"prefill": round(known.room.prefill_utilisation, 3), "decode": round(known.room.decode_utilisation, 3)}
-        hourly = _hourly(layout.groups_of(served))
-        if hourly is not None and now.requests_per_second:
-            tokens = known.workload.input_tokens + known.workload.output_tokens
-            found["usdPerMillionTokens"] = round(hourly / (now.requests_per_second * 3600 * tokens) * 1e6, 4)
-        found["prefillWaitSeconds"] = known.room.prefill_wait_seconds
-        found["ratio"] = {"now": round(now.ratio, 3), **{k: round(v, 3) for k, v in vars(now.optimum).items()}}
-    else:
-        pair: dict[Phase, Group] = {"prefill": groups["prefill"], "decode": groups["decode"]}
-        found["bounds"] = [str(bound) for side, group in pair.items() if (bound := bound_of(group, side, known.workload))]
-        found["unmeasured"] = [side for side, group in pair.items() if not group.spec.measured_rates]
-    if known.transfer:
-        found["kvTransfer"] = {
-            "bytes": round(known.transfer.kv.total),
-            "scenarios": [{"name": s.name, "seconds": list(s.seconds), "load": list(s.load) if s.load else None} for s in known.transfer.scenarios],
-        }
-    return found
+        return _measured(found, known.workload, balance(known.split, known.rates, known.workload), known.room, _hourly(groups))
+    pair: dict[Phase, Group] = {side: g for side in PHASES for g in groups if g.role == side}
+    bounds = [str(bound) for side, group in pair.items() if (bound := bound_of(group, side, known.workload))]
+    return replace(found, bounds=bounds, unmeasured=[side for side, group in pair.items() if not group.spec.measured_rates])
+
+
+def _measured(found: Forecast, workload: Workload, now: Balance, room: Headroom, hourly: float | None) -> Forecast:
+    """With what measured rates of both roles say."""
+    per_million = None
+    if hourly is not None and now.requests_per_second:
+        tokens = workload.input_tokens + workload.output_tokens
+        per_million = round(hourly / (now.requests_per_second * 3600 * tokens) * 1e6, 4)
+    best = now.optimum
+    return replace(
+        found,
+        requests_per_second=Rate(room.wanted, round(now.requests_per_second, 3), now.kind),
+        bound_by=now.bound_by,
+        utilisation=Utilisation(round(room.prefill_utilisation, 3), round(room.decode_utilisation, 3)),
+        usd_per_million_tokens=per_million,
+        prefill_wait_seconds=room.prefill_wait_seconds,
+        ratio=Ratio(round(now.ratio, 3), round(best.low, 3), round(best.mid, 3), round(best.high, 3)),
+    )
+
+
+def _kv_transfer(found: KvTransfer | None) -> Transfer | None:
+    if found is None:
+        return None
+    return Transfer(round(found.kv.total), [Scenario(s.name, s.seconds, s.load or None) for s in found.scenarios])
 
 
 def _side(group: Group) -> Side:

@@ -9,6 +9,7 @@ from typing import Any
 from ..forecast.traffic import forecast_of
 from ..manifests.load import Run
 from ..planning.shapes import Layout, Served
+from ..records import data_of
 from .results import Result, Sample, Verdict, judge_decode, judge_prefill
 from .runs import RunKind, longer, slower
 
@@ -52,7 +53,7 @@ class Measured:
             rate = self.verdict.rate
             found["rate"] = None if rate is None else {"inputTokens": self.verdict.input_tokens, "tokensPerSecondPerGPU": round(rate, 1)}
             found["notMeasured"] = self.verdict.reason or None
-        found["forecast"] = forecast_of(layout, self.served)
+        found["forecast"] = data_of(forecast_of(layout, self.served))
         return found
 
 

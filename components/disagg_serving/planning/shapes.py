@@ -170,12 +170,6 @@ class Group:
         return f"{self.served.path}.{self.role}"
 
     @property
-    def owner(self) -> dict[str, str]:
-        """Its model, and the generation where there is one, as outputs name them."""
-        generation = self.served.spec.generation
-        return {"model": self.served.spec.name, **({"generation": generation} if generation else {})}
-
-    @property
     def namespace(self) -> str:
         """Its Kubernetes namespace."""
         return self.served.spec.kubernetes_namespace

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import Finding, Level
+from ..records import data_of
 
 NEW_ID = "<computed anew>"
 """What a computed value becomes when the resource that it comes from is made anew."""
@@ -100,7 +101,7 @@ class CheckChanges:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data with the keys of `plan --format json`."""
-        return {"new": [f.as_dict() for f in self.new], "gone": [f.as_dict() for f in self.gone], "same": [f.as_dict() for f in self.same]}
+        return {"new": data_of(self.new), "gone": data_of(self.gone), "same": data_of(self.same)}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..document.cost import Cost
 from ..errors import Finding, Level, ProgramError, SpecError, ToolError, sort_findings
 from ..forecast.autoscaling import pace, ready_seconds, signals
 from ..forecast.capacities import capacities
@@ -15,6 +16,7 @@ from ..planning.layout import merge_layouts
 from ..planning.placement import Node, by_pool, place
 from ..planning.scaling import at_most, scaled
 from ..planning.shapes import Group, Layout
+from ..records import data_of
 from ..rules import check_objects
 from ..rules.acceptance import accept
 from ..rules.declared import KUBERNETES, LEADS
@@ -27,7 +29,6 @@ from .topology import topology_of
 
 VERSION = 1
 NO_SCALING: dict[str, Any] = {"roles": [], "atMost": None}
-NO_COST: dict[str, Any] = {"currency": "USD", "perHour": 0, "perMonth": 0, "asOf": None, "complete": True, "lines": [], "roles": []}
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class Plan:
             "providers": {name: dict(given) for name, given in self.providers.items()},
             "resources": [r.as_dict() for r in self.graph.resources.values()],
             "callbacks": dict(self.graph.callbacks),
-            "checks": [f.as_dict() for f in self.findings],
-            "capacity": capacities(self.layout) if self.layout else [],
-            "forecast": [f for s in self.layout.served if (f := forecast_of(at_most(self.layout), s))] if self.layout else [],
+            "checks": data_of(self.findings),
+            "capacity": data_of(capacities(self.layout)) if self.layout else [],
+            "forecast": data_of([f for s in self.layout.served if (f := forecast_of(at_most(self.layout), s))]) if self.layout else [],
             "placement": placement_of(self.layout) if self.layout else [],
-            "cost": cost_of(self.layout) if self.layout else NO_COST,
+            "cost": data_of(cost_of(self.layout) if self.layout else Cost()),
             "autoscaling": scaling_of(self.layout) if self.layout else NO_SCALING,
             "changes": [c.as_dict() for c in self.difference.changes] if self.difference else [],
             "difference": self.difference.as_dict() if self.difference else None,
@@ -92,7 +93,7 @@ def scaling_of(layout: Layout) -> dict[str, Any]:
     full = at_most(layout)
     roles = [
         {
-            **g.owner,
+            **owner_of(g),
             "role": g.role,
             "minReplicaCount": g.spec.least_replicas,
             "maxReplicaCount": g.spec.most_replicas,
@@ -103,7 +104,13 @@ def scaling_of(layout: Layout) -> dict[str, Any]:
         }
         for g in groups
     ]
-    return {"roles": roles, "atMost": {"placement": placement_of(full), "cost": cost_of(full)}}
+    return {"roles": roles, "atMost": {"placement": placement_of(full), "cost": data_of(cost_of(full))}}
+
+
+def owner_of(group: Group) -> dict[str, str]:
+    """Its model, and the generation where there is one."""
+    generation = group.served.spec.generation
+    return {"model": group.served.spec.name, **({"generation": generation} if generation else {})}
 
 
 def make_plan(project: Project, file: StackFile) -> Plan:

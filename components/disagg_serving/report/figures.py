@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..comparison.deltas import TOTAL
+from ..comparison.deltas import TOTAL, engine_of
 from ..errors import Finding, Level
-from ..forecast.capacities import engine_of
 from ..recording.difference import Delta, Op
 from ..recording.graph import Resource
 from ..recording.plan import Plan

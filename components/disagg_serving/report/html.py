@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..comparison.deltas import engine_of
 from ..errors import Finding, Level, visible
-from ..forecast.capacities import KIND, engine_of
+from ..forecast.capacities import KIND
 from ..recording.difference import Change, Op
 from ..recording.graph import Resource
 from ..recording.picture import scenes_of
-from ..recording.plan import Plan
+from ..recording.plan import Plan, owner_of
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
 from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
@@ -119,7 +120,7 @@ def _memory(plan: Plan, data: Data) -> list[dict[str, Any]]:
     """The bar of each engine's GPU: segments by their start and length, and the ends of the estimate of the KV cache."""
     if plan.layout is None:
         return []
-    totals = {engine_of({**g.owner, "role": KIND.get(g.role, g.role)}): (g.instance.gpu, g.instance.id) for g in plan.layout.groups}
+    totals = {engine_of(owner_of(g) | {"role": KIND.get(g.role, g.role)}): (g.instance.gpu, g.instance.id) for g in plan.layout.groups}
     found = []
     for entry in data["capacity"]:
         gpu, instance = totals[engine_of(entry)]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..comparison.deltas import engine_of
 from ..errors import Finding, Level
-from ..forecast.capacities import engine_of
 from ..recording.difference import Change, Delta, Difference
 from ..recording.plan import Plan
 from . import figures

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from ..comparison.deltas import engine_of
 from ..errors import Finding, Level, visible
-from ..forecast.capacities import engine_of
 from ..recording.graph import Resource
 from ..recording.plan import Plan
 from .changes import difference_parts

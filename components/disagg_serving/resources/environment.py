@@ -10,6 +10,7 @@ from ..manifests.autoscaling import installs_keda
 from ..manifests.serving import Secrets
 from ..planning.scaling import scaled
 from ..planning.shapes import Layout, Served
+from ..records import data_of
 from ..rules import NO_STACK, StackContext
 from ..rules.evaluation import evaluate
 from ..spec import EnvironmentSpec
@@ -154,7 +155,7 @@ class Environment(pulumi.ComponentResource):
             "nodePools": self.node_pools,
             "endpoints": endpoints,
             "services": services,
-            "capacity": capacities(layout),
+            "capacity": data_of(capacities(layout)),
         }
         self.register_outputs(self.outputs)
 

@@ -156,7 +156,7 @@ def proposed_context(wish: Wish, most: int) -> int:
 
 def _rank(found: Evaluation) -> tuple[bool, int]:
     """Roomy before cramped, then few warnings; the order of the layouts decides the rest."""
-    held = [entry["maxConcurrency"]["low"] for entry in capacities(found.require_layout())]
+    held = [engine.max_concurrency.low for engine in capacities(found.require_layout())]
     return (not held or min(held) < ROOM, sum(f.level is Level.WARNING for f in found.findings))
 
 

@@ -6,9 +6,9 @@ follow vLLM's source, and `make accuracy` holds both against start-up logs. Pure
 
 from __future__ import annotations
 
+from ...document.capacity import Bars, Fit
 from .calibration import Calibration, parse_log, read_log
-from .capacity import Capacity, Fit, capacity, tokens_of_pool
-from .constants import Bars
+from .capacity import Capacity, capacity, tokens_of_pool
 from .engine_shape import EngineShape, unknown_architecture
 from .steps import Step
 

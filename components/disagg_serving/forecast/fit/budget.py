@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .constants import NOTHING, Bars, constant, exactly
+from ...document.capacity import Bars
+from .constants import NOTHING, constant, exactly
 from .engine_shape import GIB, EngineShape
 from .weights import Stage
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...document.capacity import Bars
 from ...errors import Finding, Level, SpecError
-from .constants import Bars
 
 MAX_BYTES = 100_000_000
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 
+from ...document.capacity import Bars, Fit
 from ...errors import SpecError
 from .budget import budget_gib, overhead
 from .calibration import Calibration, Expected, contradictions
-from .constants import Bars, exactly
+from .constants import exactly
 from .engine_shape import GIB, EngineShape, unknown_architecture
 from .kv import KvPlan, kv_plan
 from .steps import Figures, Step, explain
@@ -19,14 +19,6 @@ from .weights import Stage, in_gib, stages, weights
 
 MANY_TIMES = 3
 """How many times the most that is expected, or what part of the least, an overhead has to be before a record is doubted."""
-
-
-class Fit(StrEnum):
-    """Whether one request of the longest length fits: even in the worst case, only in a better one, or not at all."""
-
-    FITS = "fits"
-    TIGHT = "tight"
-    NO = "no"
 
 
 @dataclass(frozen=True)

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ...catalog.loader import PACKAGE_DIR
+from ...document.capacity import Bars
 from ...errors import Finding, Level, SpecError
 from ...yaml_io import read_yaml
 
 VERSION = re.compile(r"^[v<=~>]*(\d+)\.(\d+)")
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A figure with its error bars: `low` and `high` are what it is at least and at most, `mid` what to expect."""
-
-    low: float
-    mid: float
-    high: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain data with the keys low, mid, high."""
-        return {"low": self.low, "mid": self.mid, "high": self.high}
-
-    def __add__(self, other: Bars) -> Bars:
-        return Bars(self.low + other.low, self.mid + other.mid, self.high + other.high)
-
-    def times(self, factor: float) -> Bars:
-        """All three multiplied by a factor of at least 0."""
-        return Bars(self.low * factor, self.mid * factor, self.high * factor)
 
 
 NOTHING = Bars(0, 0, 0)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...document.capacity import Bars
+from ...records import Record
 from .budget import overhead_parts
-from .constants import Bars, newest_engine, release
+from .constants import newest_engine, release
 from .engine_shape import GIB, EngineShape
 from .kv import KvPlan, indexer_bytes, layer_bytes
 from .weights import Stage, indexer_layers, weight_parts
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Record):
     """One step of the calculation: its name, the formula with the numbers in it, the result with its unit."""
 
     name: str

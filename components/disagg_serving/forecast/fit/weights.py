@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from ...catalog.entries import Model
-from .constants import Bars, constant, follows
+from ...document.capacity import Bars
+from .constants import constant, follows
 from .engine_shape import GIB, EngineShape
 
 BF16 = 2.0

@@ -101,8 +101,9 @@ def _traffic(served: Served, layout: Layout, window: str) -> list[Panel | Note]:
     q = Queries(served, window)
     ends = "decode" if served.spec.disaggregated else "server"
     done = q.rate(q.of("vllm:request_success_total", ends))
-    rates = (forecast_of(layout, served) or {}).get("requestsPerSecond", {})
-    capacity = [Query(constant(rates["capacity"]), "what the roles can do", planned=True)] if rates else []
+    forecast = forecast_of(layout, served)
+    rates = forecast.requests_per_second if forecast else None
+    capacity = [Query(constant(rates.capacity), "what the roles can do", planned=True)] if rates else []
     return [
         Panel(
             "Requests",

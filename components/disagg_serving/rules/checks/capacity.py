@@ -177,7 +177,7 @@ def price_age(s: Subject) -> Iterator[Fault]:
     """Prices that make up most of the cost are at most 180 days old."""
     for line in old_prices(cost_of(s.layout), today()) if s.layout else ():
         fix = "give a newer one in a catalogue folder of your own (catalogDirs)"
-        yield Fault("catalogDirs", f"hold no newer price of {line['item']} than that of {line['asOf']}", None, f"at most {OLD_DAYS} days old", fix)
+        yield Fault("catalogDirs", f"hold no newer price of {line.item} than that of {line.as_of}", None, f"at most {OLD_DAYS} days old", fix)
 
 
 def _small_disks(s: Subject) -> Iterator[Fault]:

@@ -1,0 +1,79 @@
+"""What measured rates, or bounds without them, say about a model's traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..records import LEFT_OUT, WRITTEN_WITH, Record
+
+
+@dataclass(frozen=True)
+class Rate(Record):
+    """Requests a second."""
+
+    wanted: float
+    capacity: float
+    kind: str
+    """What the capacity is: `capacity`, `lower bound` or `upper bound`."""
+
+
+@dataclass(frozen=True)
+class Utilisation(Record):
+    """Shares of the time in which a role is busy."""
+
+    prefill: float
+    decode: float
+
+
+@dataclass(frozen=True)
+class Ratio(Record):
+    """GPUs for prefill by GPUs for decode: as planned, and the optimum with its error bars."""
+
+    now: float
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Scenario(Record):
+    """A way on which KV moves."""
+
+    name: str
+    seconds: Sequence[float]
+    """Low and high end, for one prompt."""
+    load: Sequence[float] | None
+    """Shares of what the way carries; null where no rate is wanted."""
+
+
+@dataclass(frozen=True)
+class Transfer(Record):
+    """How KV comes from prefill to decode."""
+
+    bytes: int
+    """Of one prompt."""
+    scenarios: Sequence[Scenario]
+
+
+@dataclass(frozen=True)
+class Forecast(Record):
+    """What measured rates, or bounds, say about a split model with a workload. `problem` stands alone with the model."""
+
+    model: str
+    problem: str = field(default="", metadata=LEFT_OUT)
+    """Why there is no forecast."""
+    advice: str = field(default="", metadata=LEFT_OUT)
+    better: Literal["aggregated", "disaggregated"] | None = field(default=None, metadata=LEFT_OUT)
+    requests_per_second: Rate | None = field(default=None, metadata=LEFT_OUT)
+    """From here to `ratio`: only with measured rates of both roles."""
+    bound_by: str = field(default="", metadata=LEFT_OUT)
+    utilisation: Utilisation | None = field(default=None, metadata=LEFT_OUT)
+    usd_per_million_tokens: float | None = field(default=None, metadata=LEFT_OUT)
+    prefill_wait_seconds: float | None = field(default=None, metadata={WRITTEN_WITH: "requests_per_second"})
+    ratio: Ratio | None = field(default=None, metadata=LEFT_OUT)
+    bounds: Sequence[str] = field(default=(), metadata=LEFT_OUT)
+    """Sentences; only without measured rates."""
+    unmeasured: Sequence[Literal["prefill", "decode"]] = field(default=(), metadata=LEFT_OUT)
+    kv_transfer: Transfer | None = field(default=None, metadata=LEFT_OUT)
