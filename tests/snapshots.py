@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from disagg_serving import labels
-from disagg_serving.manifests.engine import kv_transfer_config
 from disagg_serving.manifests.gateway import build_load_balancer, router_values
 from disagg_serving.manifests.lws import CONTROLLER_LABELS
 from disagg_serving.manifests.names import picker_name, router_labels
 from disagg_serving.manifests.serving import build_leader_worker_set, build_pod_template, build_service
 from disagg_serving.pins import lws_image
+from disagg_serving.planning.command_line import kv_transfer_config
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.shapes import Group, Layout, Served
 from disagg_serving.rules.evaluation import evaluate_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from factories import aggregated, environment
+from factories import aggregated, environment, role
 
 from .case import Case, one
 
@@ -104,5 +104,31 @@ FLAG_CASES = [
         "edit the entry",
         "has the flag --reasoning-parser=magic in its entry",
         files={"models/own.yaml": OWN_MODEL},
+    ),
+    Case(
+        "flag of the project in an entry of one's own",
+        environment(aggregated(model="own"), catalogDirs=["."]),
+        "models[0].model",
+        "own",
+        "flags without a field",
+        "edit the entry",
+        says="has the flag --max_model_len=5 in its entry, which is set by the project",
+        files={"models/own.yaml": {**OWN_MODEL, "serveFlags": ["--max_model_len=5"]}},
+    ),
+    Case(
+        "value that the parser of this version has not",
+        environment(
+            aggregated(
+                model="gpt-oss-120b",
+                engine="vllm-0.27.1-dlc",
+                maxModelLen=4096,
+                server=role(tensorParallel=4, dataParallel=2, expertParallel=True, all2allBackend="moonep"),
+            )
+        ),
+        "models[0].server.all2allBackend",
+        "moonep",
+        "nixl_ep",
+        "remove it",
+        says="is no value that vLLM 0.27.1 has for --all2all-backend",
     ),
 ]

@@ -84,13 +84,13 @@ ROLE_CASES = [
         "at most 1000 together",
         "set maxModelLen: 1024",
     ),
-    Case("flag of the project", one(extraArgs=["--port=80"]), "models[0].extraArgs[0]", "--port=80", "flags without a field", "use the field"),
+    Case("flag of the project", one(extraArgs=["--port=80"]), "models[0].extraArgs[0]", "--port=80", "flags without a field", "remove it"),
     Case(
         "flag of the project with _",
         one(extraArgs=["--seed=1", "--max_model_len=8"]),
         "models[0].extraArgs[1]",
         "--max_model_len=8",
-        fix="use the field",
+        fix="set maxModelLen of the model",
     ),
     Case("short flag of the project", one(extraArgs=["-tp=4"]), "models[0].extraArgs[0]", "-tp=4", "--flag=value"),
     Case(
@@ -99,7 +99,7 @@ ROLE_CASES = [
         "models[0].extraArgs[0]",
         "--kv-transfer-config.engine_id=x",
         "flags without a field",
-        "use the field",
+        "set prefill and decode",
     ),
     Case(
         "flag of the project negated",
@@ -107,7 +107,22 @@ ROLE_CASES = [
         "models[0].extraArgs[0]",
         "--no-enable-expert-parallel",
         "flags without a field",
-        "use the field",
+        "set expertParallel of the role",
+    ),
+    Case(
+        "flag of a field of model and role",
+        one(extraArgs=["--gpu-memory-utilization=0.8"]),
+        "models[0].extraArgs[0]",
+        fix="set gpuMemoryUtilization of the model or role",
+    ),
+    Case("flag of a field of the weights", one(extraArgs=["--revision=main"]), "models[0].extraArgs[0]", fix="set weights.revision of the model"),
+    Case(
+        "beginning of several flags of the project",
+        one(extraArgs=["--max-num=8"]),
+        "models[0].extraArgs[0]",
+        "--max-num=8",
+        "flags without a field",
+        "use the field of the model or role",
     ),
     Case(
         "flag without dashes", one(extraArgs=["seed=1"]), "models[0].extraArgs[0]", "seed=1", "--flag or --flag=value", "join flag and value with ="

@@ -13,7 +13,7 @@ from disagg_serving.catalog.flags import flags_of
 from disagg_serving.errors import Level
 from disagg_serving.planning.layout import resolve
 from disagg_serving.rules import Subject, rules
-from disagg_serving.rules.checks.engine_arguments import is_owned, is_secret
+from disagg_serving.rules.checks.engine_arguments import is_secret, owned
 from disagg_serving.spec import EnvironmentSpec
 from disagg_serving.spec.validation import parse
 from factories import ROOT, aggregated, environment
@@ -43,7 +43,7 @@ def spellings(version: str) -> Iterator[str]:
         forms = [flag + value for value in VALUES]
         forms += [flag[:-1], flag[:-2] + "=7", flag.replace("--", "--no-", 1), flag.replace("--enable-", "--disable-", 1)]
         forms.append("--" + flag[2:].replace("-", "_") + "=7")
-        yield from (form for form in forms if not is_owned(form.split("=", 1)[0]) and not is_secret(form))
+        yield from (form for form in forms if not owned(form.split("=", 1)[0]) and not is_secret(form))
 
 
 @pytest.mark.parametrize("engine", PARSERS, ids=lambda e: e.version)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from disagg_serving import labels
-from disagg_serving.manifests.engine import kv_transfer_config
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.manifests.lws import CONTROLLER_LABELS
 from disagg_serving.manifests.names import picker_name, router_labels
 from disagg_serving.manifests.network_policy import PROXY_PORT
 from disagg_serving.pins import lws_image
+from disagg_serving.planning.command_line import kv_transfer_config
 from disagg_serving.planning.shapes import Group, Layout, Served
 
 from bench.cluster import Cluster

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import re
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,27 @@ from bad_input.case import OLD_ENGINE
 from disagg_serving.catalog import Catalog
 from disagg_serving.catalog.flags import flags_of, versions
 from disagg_serving.errors import Finding
-from disagg_serving.manifests.engine import command_args
+from disagg_serving.planning.command_line import OF_MODEL, OF_ROLE, OWNED, command_args
 from disagg_serving.rules import rules
-from disagg_serving.rules.checks.engine_arguments import is_owned
+from disagg_serving.rules.checks import flags
+from disagg_serving.rules.checks.engine_arguments import owned
 from disagg_serving.rules.evaluation import evaluate, evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, check, environment
+from engine_flags import assert_command_line_is_ours
+from factories import ROOT, STACKS, aggregated, check, environment, role
 
 CATALOG = Catalog()
 PROJECTS = [ROOT, *sorted(f for f in (ROOT / "examples").iterdir() if (f / "Pulumi.yaml").exists())]
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "in full": lambda flag: f"{flag}=1",
+    "alone": lambda flag: flag,
+    "with underscores": lambda flag: f"--{flag[2:].replace('-', '_')}=1",
+    "cut short": lambda flag: f"{flag[:-1]}=1",
+    "negated": lambda flag: flag.replace("--", "--no-", 1),
+    "a key of it": lambda flag: f"{flag}.key=1",
+}
 
 
 def said(*args: str, base: Path = ROOT, **overrides: Any) -> list[Finding]:
@@ -98,6 +110,7 @@ def test_flags_of_the_catalogue(model: str, engine: str) -> None:
     if oldest and [int(n) for n in oldest.split(".")] > [int(n) for n in version.split(".")]:
         pytest.skip(f"{model} needs vLLM {oldest}")
     assert said(*facts.serve_flags, engine=engine, model="qwen3-32b") == []
+    assert not [flag for flag in facts.serve_flags if owned(flag.split("=", 1)[0])]
 
 
 def test_every_engine_was_asked() -> None:
@@ -116,14 +129,47 @@ def test_what_is_generated_is_the_project_s_own(folder: Path) -> None:
     for stack in STACKS if folder == ROOT else project.stacks():
         file = project.stack_file(stack)
         for group in evaluate_file(file, project.root).require_layout().groups if file.environment else ():
-            known, given = flags_of(group.served.engine.version), {*group.served.facts.serve_flags, *group.served.spec.extra_args}
-            assert known is not None
             for worker in (False, True):
-                names = [arg.split("=", 1)[0] for arg in command_args(group, worker=worker) if arg.startswith("--")]
-                assert set(names) <= known.keys()
-                assert len(names) == len(set(names))
-                ours = [a.split("=", 1)[0] for a in command_args(group, worker=worker) if a.startswith("--") and a not in given]
-                assert [name for name in ours if not is_owned(name)] == []
+                assert_command_line_is_ours(group, command_args(group, worker=worker))
+
+
+@pytest.mark.parametrize("spell", SPELLINGS, ids=str)
+def test_no_flag_of_the_project_can_be_added(spell: str) -> None:
+    """However it is spelt, a flag that may stand on a command line is refused in extraArgs, and in the flags of a model's own entry."""
+    args = [SPELLINGS[spell](flag) for flag in OWNED]
+    found = check(environment(aggregated(extraArgs=args))).findings
+    refused = {f.path for f in found if f.id == "extra-args" and f.level == "error"}
+    assert refused == {f"models[0].extraArgs[{i}]" for i in range(len(args))}
+
+
+def test_flags_of_fields_are_the_engine_s() -> None:
+    """Each flag that a field names, or that the project sets or refuses, is one of an engine of the catalogue, spelt as its parser spells it."""
+    known = {flag for version in versions() for flag in flags_of(version) or {}}
+    assert {field.flag.name for field in (*OF_MODEL, *OF_ROLE)} <= OWNED.keys() <= known
+
+
+@pytest.mark.parametrize(("flag", "field"), [(f.flag.name, f.place) for f in (*OF_MODEL, *OF_ROLE)])
+def test_refusals_name_the_field(flag: str, field: str) -> None:
+    """Whoever gives the flag of a field as an extra one is told the field."""
+    (found,) = [f for f in check(environment(aggregated(extraArgs=[f"{flag}=1"]))).findings if f.id == "extra-args"]
+    assert re.fullmatch(rf"set {re.escape(field)} of the (model|role|model or role)", found.fix)
+
+
+def test_a_field_without_a_flag_in_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that the engine's version has no flag for is refused where it stands, and only where it is given."""
+    without = {name: about for name, about in (flags_of("0.33.0") or {}).items() if name != "--max-num-seqs"}
+    monkeypatch.setattr(flags, "flags_of", lambda version: without if version == "0.33.0" else flags_of(version))
+    (found,) = said(server=role(maxNumSeqs=64))
+    assert found.sentence().startswith(
+        "models[0].server.maxNumSeqs: 64 becomes --max-num-seqs, which is not a flag of vLLM 0.33.0 (allowed: vLLM 0.27.1); remove it"
+    )
+    assert said() == []
+
+
+def test_values_that_become_no_flag_are_not_judged() -> None:
+    """A backend is on the command line only with ranks that share experts; without them, another rule warns that it has no effect."""
+    of_role = role(tensorParallel=8, all2allBackend="moonep")
+    assert said(model="gpt-oss-120b", engine="vllm-0.27.1-dlc", maxModelLen=4096, server=of_role) == []
 
 
 @pytest.mark.parametrize("flag", ["--disable-expert-parallel", "--no-enable-expert-parallel", "--disable_expert_parallel", "--disable-expert-par"])
@@ -141,17 +187,6 @@ def test_an_engine_that_nobody_asked(tmp_path: Path) -> None:
     (found,) = said("--whatever=1", base=tmp_path, engine="old")
     assert (str(found.level), found.path) == ("info", "models[0].extraArgs")
     assert "vLLM 0.99.0 was not asked" in found.message
-
-
-def test_lists_are_not_read_without_extra_flags() -> None:
-    """A stack without extra flags is checked as fast as before: glm5 has flags of its entry only."""
-    code = (
-        "import sys; from disagg_serving.cli.main import run; sys.argv = ['disagg', 'check', 'glm5']\n"
-        "try: run()\n"
-        "except SystemExit: print('disagg_serving.catalog.flags' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_lists_say_where_they_come_from() -> None:

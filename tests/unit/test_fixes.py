@@ -14,6 +14,7 @@ from bad_input import CASES
 from disagg_serving.catalog import Catalog, load_catalog
 from disagg_serving.corrections import corrected, words
 from disagg_serving.errors import Finding, Level
+from disagg_serving.planning.command_line import OWNED
 from disagg_serving.records import data_of
 from disagg_serving.rules import Stage, evaluation, rules
 from disagg_serving.rules.evaluation import Evaluation
@@ -254,7 +255,9 @@ def texts(tree: ast.Module, function: ast.FunctionDef, expression: ast.expr) -> 
 
 
 def assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:
-    """Values that a name gets in a function or module."""
+    """Values that a name gets in a function or module, or in the module that it comes from."""
+    if name == "OWNED":
+        yield from map(ast.Constant, OWNED.values())
     for node in ast.walk(scope) if isinstance(scope, ast.FunctionDef) else ast.iter_child_nodes(scope):
         if not isinstance(node, ast.Assign):
             continue

@@ -16,6 +16,7 @@ from disagg_serving.planning.shapes import Group, Layout, Requests, room_of
 from disagg_serving.records import data_of
 from disagg_serving.rules import evaluation
 from disagg_serving.rules.evaluation import Evaluation
+from engine_flags import assert_command_line_is_ours
 from factories import check
 from generator import Generator
 from hypothesis import given, settings
@@ -122,7 +123,7 @@ def assert_pods_reach_their_pool(group: Group, pod: dict[str, Any], objects: lis
 
 
 def assert_engine_is_whole(group: Group, pod: dict[str, Any], *, worker: bool) -> None:
-    """Devices are limited and requested alike, probes give the model time to load, and only workers are headless."""
+    """Devices are limited and requested alike, probes give the model time to load, and only workers are headless; flags stand there once."""
     (engine,) = [c for c in pod["containers"] if labels.GPU in c["resources"].get("limits", {})]
     requests, limits, args = engine["resources"]["requests"], engine["resources"]["limits"], engine["args"]
     devices = {key: value for key, value in requests.items() if key in {labels.GPU, labels.EFA}}
@@ -139,6 +140,7 @@ def assert_engine_is_whole(group: Group, pod: dict[str, Any], *, worker: bool) -
     assert pod["terminationGracePeriodSeconds"] >= engine["lifecycle"]["preStop"]["sleep"]["seconds"] + drain + 15
     assert pod["terminationGracePeriodSeconds"] == grace_seconds(group)
 
+    assert_command_line_is_ours(group, args)
     assert ("--headless" in args) == worker
     assert any(a.startswith("--port=") for a in args) == (not worker)
     spread = [a.split("=")[0] for a in args if a.startswith(("--nnodes", "--node-rank", "--master-addr"))]

@@ -12,9 +12,10 @@ from disagg_serving.forecast.capacities import capacities, capacity_of
 from disagg_serving.forecast.cost import cost_of
 from disagg_serving.forecast.traffic import forecast_of, situation_of
 from disagg_serving.manifests.bundle import build_all
-from disagg_serving.manifests.engine import DATA_PARALLEL_PORT, MASTER_PORT, SIDE_CHANNEL_PORT, command_args, streamer_config
+from disagg_serving.manifests.engine import SIDE_CHANNEL_PORT
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.manifests.names import leader_selector
+from disagg_serving.planning.command_line import DATA_PARALLEL_PORT, MASTER_PORT, command_args, streamer_config
 from disagg_serving.planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, Group, Layout, fills
 from factories import aggregated, check, environment, example, layout, model, role
 

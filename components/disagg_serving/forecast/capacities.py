@@ -28,7 +28,7 @@ def shape_of(group: Group) -> EngineShape:
         max_model_len=served.max_model_len,
         gpu_memory_utilization=role.gpu_memory_utilization or model.gpu_memory_utilization,
         kv_cache_dtype=model.kv_cache_dtype,
-        block_size=block_size_of(group),
+        block_size=block_size_of(group.served),
         max_num_batched_tokens=role.max_num_batched_tokens,
         max_num_seqs=role.max_num_seqs,
         speculative=model.speculative is not None,

@@ -16,6 +16,8 @@ from typing import Any
 from .. import labels
 from ..errors import Finding
 from ..spec import CandidateSpec, ModelSpec
+from ..spec.base import Spec
+from .command_line import OF_MODEL
 from .shapes import Group, block_size_of
 
 CANDIDATE = ".candidate"
@@ -82,16 +84,16 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
     """What the roles of a pair must have in common, by the stack file's words."""
     served, model = groups[0].served, groups[0].served.spec
     flags = [*served.facts.serve_flags, *model.extra_args]
+    of_fields = {f.place: f.value_in(model) for f in OF_MODEL if f.flag.alike}
     return {
+        **{place: value for place, value in of_fields.items() if value is not None and not isinstance(value, Spec)},
         # the image itself, from wherever it is read
         "engine": served.engine.image,
         "imageDigest": model.image_digest,
         "model": served.model_argument,
         "weights.revision": model.weights.revision,
         "servedModelName": model.served_model_name or model.name,
-        "dtype": model.dtype,
-        "kvCacheDtype": model.kv_cache_dtype,
-        "blockSize": sorted({block_size_of(g) or 0 for g in groups}),
+        "blockSize": [block_size_of(served) or 0],
         # another generation of GPUs may choose another attention backend
         "instanceType": sorted({g.instance.gpu.name[:1] for g in groups}),
         "speculative.method": model.speculative.method if model.speculative else None,

@@ -319,9 +319,9 @@ def role_taints(role: RoleName) -> list[dict[str, str]]:
     ]
 
 
-def block_size_of(group: Group) -> int | None:
+def block_size_of(served: Served) -> int | None:
     """Tokens in a KV block, or None where the engine chooses by itself."""
-    model, facts = group.served.spec, group.served.facts
+    model, facts = served.spec, served.facts
     by_default = GQA_BLOCK_SIZE if model.disaggregated and facts.mla is None else None
     return model.block_size or facts.block_size or by_default
 

@@ -3,7 +3,7 @@
 Modules of models do not postpone annotations: pydantic would compile the text of each anew at every start.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -33,6 +33,13 @@ class Spec(BaseModel):
         hide_input_in_errors=True,
         defer_build=True,
     )
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, also one of many or none; None for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := model_in(arg))), None)
 
 
 def number(value: Any) -> Any:

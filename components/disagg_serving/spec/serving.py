@@ -8,6 +8,7 @@ from ..pins import DEFAULT_ENGINE
 from .autoscaling import RoleAutoscalingSpec
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
 from .capacity import CapacitySpec
+from .engine_flags import EngineFlag
 from .gateway import GatewaySpec
 from .measured import CalibrationSpec, RateSpec
 from .weights import Prefix, WeightsSpec, Word
@@ -44,28 +45,34 @@ class RoleSpec(Spec):
     autoscaling: RoleAutoscalingSpec | None = Field(
         None, description="Let KEDA choose the number of engines by load, instead of replicas. Default: off."
     )
-    tensor_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(1, description="GPUs that share each layer. Default: 1.")
-    pipeline_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(
+    tensor_parallel: Annotated[AtLeastOne, Field(le=64), EngineFlag("--tensor-parallel-size")] = Field(
+        1, description="GPUs that share each layer. Default: 1."
+    )
+    pipeline_parallel: Annotated[AtLeastOne, Field(le=64), EngineFlag("--pipeline-parallel-size", unless=1)] = Field(
         1, description="Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."
     )
-    data_parallel: Annotated[AtLeastOne, Field(le=64)] = Field(
+    data_parallel: Annotated[AtLeastOne, Field(le=64), EngineFlag("--data-parallel-size", unless=1)] = Field(
         1,
         description="Copies of attention in one engine, each with tensorParallel x pipelineParallel GPUs and a KV cache of its own, that share the "
         "experts (MoE). One engine of tensorParallel 8 and dataParallel 2 takes 16 GPUs. Default: 1.",
     )
-    expert_parallel: bool = Field(False, description="Give each GPU whole experts instead of a slice of each (MoE). Default: false.")
-    all2all_backend: All2AllBackend | None = Field(
+    expert_parallel: Annotated[bool, EngineFlag("--enable-expert-parallel")] = Field(
+        False, description="Give each GPU whole experts instead of a slice of each (MoE). Default: false."
+    )
+    all2all_backend: Annotated[All2AllBackend | None, EngineFlag("--all2all-backend")] = Field(
         None,
         alias="all2allBackend",
         description="How GPUs exchange tokens for whole experts (--all2all-backend), with dataParallel and expertParallel. Default: "
         "allgather_reducescatter, which works on every network.",
     )
     capacity: CapacitySpec = Field(default={}, validate_default=True, description="Where the nodes come from. Default: on demand.")
-    gpu_memory_utilization: Fraction | None = Field(
+    gpu_memory_utilization: Annotated[Fraction | None, EngineFlag("--gpu-memory-utilization")] = Field(
         None, description="Share of GPU memory that vLLM may use on this role. Default: the model's gpuMemoryUtilization."
     )
-    max_num_batched_tokens: Count | None = Field(None, description="Tokens in one engine step. Default: vLLM's.")
-    max_num_seqs: Count | None = Field(None, description="Requests in one engine step. Default: vLLM's.")
+    max_num_batched_tokens: Annotated[Count | None, EngineFlag("--max-num-batched-tokens")] = Field(
+        None, description="Tokens in one engine step. Default: vLLM's."
+    )
+    max_num_seqs: Annotated[Count | None, EngineFlag("--max-num-seqs")] = Field(None, description="Requests in one engine step. Default: vLLM's.")
     cpu: Annotated[Positive, Field(ge=0.1)] | None = Field(
         None,
         description="vCPU requested by the engine container. Default: the pod's share of the node's allocatable vCPU, less 4.5 % for DaemonSets.",
@@ -177,20 +184,32 @@ class ModelSpec(Spec):
         None,
         description="What vLLM loads, the same text on both roles. Required when model is a path. Default: the catalogue's repository.",
     )
-    served_model_name: Word | None = Field(None, description="Model name in the OpenAI API. Default: name.")
+    served_model_name: Annotated[Word | None, EngineFlag("--served-model-name")] = Field(
+        None, description="Model name in the OpenAI API. Default: name."
+    )
     namespace: Name | None = Field(None, description="Kubernetes namespace; one a model, as its router needs one of its own. Default: name.")
     engine: Text = Field(DEFAULT_ENGINE, description=f"Catalogue id of the vLLM image. Default: {DEFAULT_ENGINE}.")
     image_digest: ImageDigest | None = Field(
         None, description="Digest that pins the engine's image. Default: the tag, and the plan says that it is unverified."
     )
-    max_model_len: Count | None = Field(None, description="Longest prompt plus answer in tokens. Default: the model's context length.")
-    gpu_memory_utilization: Fraction = Field(0.9, description="Share of GPU memory that vLLM may use. Default: 0.9.")
-    dtype: Dtype = Field("auto", description="Dtype of activations. Default: auto, the checkpoint's.")
-    kv_cache_dtype: KvCacheDtype = Field("auto", description="Dtype of the KV cache. Default: auto, which is bf16 on Hopper.")
-    block_size: BlockSize | None = Field(
+    max_model_len: Annotated[Count | None, EngineFlag("--max-model-len", alike=False)] = Field(
+        None, description="Longest prompt plus answer in tokens. Default: the model's context length."
+    )
+    gpu_memory_utilization: Annotated[Fraction, EngineFlag("--gpu-memory-utilization", alike=False)] = Field(
+        0.9, description="Share of GPU memory that vLLM may use. Default: 0.9."
+    )
+    dtype: Annotated[Dtype, EngineFlag("--dtype", unless="auto")] = Field(
+        "auto", description="Dtype of activations. Default: auto, the checkpoint's."
+    )
+    kv_cache_dtype: Annotated[KvCacheDtype, EngineFlag("--kv-cache-dtype", unless="auto")] = Field(
+        "auto", description="Dtype of the KV cache. Default: auto, which is bf16 on Hopper."
+    )
+    block_size: Annotated[BlockSize | None, EngineFlag("--block-size")] = Field(
         None, description="Tokens in a KV block. Default: 128 for grouped-query attention with prefill and decode, else the engine's own."
     )
-    speculative: SpeculativeSpec | None = Field(None, description="Speculative decoding. Default: off.")
+    speculative: Annotated[SpeculativeSpec | None, EngineFlag("--speculative-config")] = Field(
+        None, description="Speculative decoding. Default: off."
+    )
     prefill: RoleSpec | None = Field(None, description="Role that reads prompts and produces KV. Needs decode. Default: absent.")
     decode: RoleSpec | None = Field(None, description="Role that receives KV and writes answers. Needs prefill. Default: absent.")
     server: RoleSpec | None = Field(None, description="Aggregated mode: one role does both, instead of prefill and decode. Default: absent.")
@@ -199,7 +218,7 @@ class ModelSpec(Spec):
         default={}, validate_default=True, description="Router and load balancer. Default: an internal endpoint over HTTP, inside the VPC."
     )
     workload: WorkloadSpec | None = Field(None, description="Expected traffic. Default: unknown.")
-    drain_seconds: Annotated[AtLeastOne, Field(le=3600)] = Field(
+    drain_seconds: Annotated[AtLeastOne, Field(le=3600), EngineFlag("--shutdown-timeout", alike=False)] = Field(
         60, description="Seconds that requests in flight may take after SIGTERM (--shutdown-timeout). Default: 60."
     )
     wait_for_ready_seconds: Annotated[AtLeastOne, Field(le=86400)] | None = Field(

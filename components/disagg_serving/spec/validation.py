@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
 from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
-from .base import DNS_LABEL, FORMS, RefusalError
+from .base import DNS_LABEL, FORMS, RefusalError, model_in
 from .form_words import BOUNDS, WORDS
 
 _UNTRIED = "write it in quotes, as it is meant"
@@ -95,7 +95,7 @@ def by_alias(model: type[BaseModel], data: Any) -> Any:
         return [by_alias(model, one) if isinstance(one, dict) else one for one in data]
     if not isinstance(data, dict):
         return data
-    named = [(field.alias or name, name, _model_in(field.annotation)) for name, field in model.model_fields.items()]
+    named = [(field.alias or name, name, model_in(field.annotation)) for name, field in model.model_fields.items()]
     fields = {key: (alias, inner) for alias, name, inner in named for key in (alias, name, to_camel(name))}
     renamed = {}
     for key, value in data.items():
@@ -360,14 +360,8 @@ def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
         if isinstance(part, int) or here is None:
             continue
         field = next((f for name, f in here.model_fields.items() if part in (f.alias, name)), None)
-        here = _model_in(field.annotation) if field else None
+        here = model_in(field.annotation) if field else None
     return here
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from .base import Spec, Text, form
 from .cluster import KmsKeyArn
+from .engine_flags import EngineFlag
 
 Word = Annotated[Text, form(r"^[A-Za-z0-9][^\s]*$", "one word that starts with a letter or digit")]
 SecretKey = Annotated[Text, form(r"^[A-Za-z][A-Za-z0-9_-]*$", "the name of a configuration key such as hfToken")]
@@ -34,7 +35,7 @@ class S3WeightsSpec(Spec):
 class WeightsSpec(Spec):
     """Where the weights come from."""
 
-    revision: Word | None = Field(
+    revision: Annotated[Word | None, EngineFlag("--revision")] = Field(
         None,
         description="Commit of the repository, so that all pods load the same files. Default: the head of main, which the plan points out.",
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..manifests.engine import NODE_CACHE_PATH, kv_transfer_config, uses_node_cache
+from ..manifests.engine import NODE_CACHE_PATH, uses_node_cache
+from ..planning.command_line import kv_transfer_config
 from ..planning.shapes import Group, Served
 from .metrics import NOTHING, Metrics, read_metrics
 from .points import Point, compare, failed, ok, unknown

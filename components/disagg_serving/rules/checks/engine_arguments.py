@@ -6,26 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...catalog.flags import flags_of
 from ...credentials import holds_secret
 from ...errors import Level
 from ...forecast.fit.constants import batch_defaults
+from ...planning.command_line import OWNED
 from ...planning.shapes import Served, group_size
 from ..registry import Fault, Stage, Subject, remove, rule, use
 from .weights import COMMIT
-
-OWNED_FLAGS = frozenset(
-    """
-    --model --served-model-name --tensor-parallel-size -tp --pipeline-parallel-size -pp --enable-expert-parallel -ep --max-model-len
-    --gpu-memory-utilization --block-size --dtype --kv-cache-dtype --shutdown-timeout --kv-transfer-config --host --port --nnodes -n
-    --node-rank -r --master-addr --master-port --headless --revision --speculative-config --max-num-batched-tokens --max-num-seqs
-    --disable-access-log-for-endpoints --load-format --model-loader-extra-config --download-dir
-    --data-parallel-size -dp --data-parallel-size-local --data-parallel-rank --data-parallel-start-rank
-    --data-parallel-address --data-parallel-rpc-port --data-parallel-backend --data-parallel-hybrid-lb
-    --data-parallel-external-lb --data-parallel-multi-port-external-lb --data-parallel-supervisor-port --all2all-backend
-    --api-key --distributed-executor-backend --kv-events-config --config
-    """.split()  # noqa: SIM905 (reads better than one flag a line)
-)
-"""Flags that the project sets from named fields, or that would put a secret or a second source of truth on the command line."""
 
 SHORT_FLAG, OPTIMIZATION, LEVEL_FLAG = re.compile(r"-[A-Za-z]"), re.compile(r"-O=?[0-3]"), "--optimization-level"
 """vLLM reads -O3 as --optimization-level 3 (utils/argparse_utils.py)."""
@@ -205,8 +193,10 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             elif EXPANDED_SECRET.search(arg):
                 allowed = "flags without $(HF_TOKEN) and $(VLLM_API_KEY)"
                 yield Fault(path, "expands a secret into the command line", arg, allowed, ways=[remove(path)])
-            elif is_owned(flag):
-                yield Fault(path, "is set by the project", arg, "flags without a field of their own", "use the field of the model or role")
+            elif ours := owned(flag):
+                instead = OWNED[ours[0]] if len(ours) == 1 else "use the field of the model or role"
+                ways = [] if instead else [remove(path)]
+                yield Fault(path, "is set by the project", arg, "flags without a field of their own", instead, ways=ways)
 
 
 @rule("extra-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; vLLM: security page", firm=True)
@@ -332,8 +322,6 @@ def gated_model(s: Subject) -> Iterator[Fault]:
 
 def _methods(served: Served) -> tuple[str, ...]:
     """The methods that the engine's own parser lists; none where nobody has asked it."""
-    from ...catalog.flags import flags_of  # noqa: PLC0415 (common methods need no list)
-
     known = flags_of(served.engine.version) or {}
     return known["--spec-method"].choices if "--spec-method" in known else ()
 
@@ -372,11 +360,11 @@ def _name(flag: str) -> str:
     return flag.split(".", 1)[0].replace("_", "-")
 
 
-def is_owned(flag: str) -> bool:
-    """Whether the project sets a flag: also when it is negated, or shortened as vLLM's parser allows it."""
+def owned(flag: str) -> list[str]:
+    """The flags that the project sets and that this one may stand for: also when it is negated, or shortened as vLLM's parser allows it."""
     name = _name(flag).replace("--no-", "--", 1)
-    asked = {name, name.replace("--disable-", "--enable-", 1)}
-    return bool(asked & OWNED_FLAGS) or any(owned.startswith(one) and owned.startswith("--") for owned in OWNED_FLAGS for one in asked)
+    asked = (name, name.replace("--disable-", "--enable-", 1))
+    return [one for one in OWNED if one in asked] or [one for one in OWNED if one.startswith(asked)]
 
 
 def _tuple(version: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Rules about flags that a person adds: the parser of each engine version was asked which there are."""
+"""Rules about flags, those of fields and those that a person adds: the parser of each engine version was asked which there are."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ...catalog.flags import Flag, flags_of, versions
 from ...errors import Level, closest
-from ..registry import Fault, Stage, Subject, remove, rule, use
-from .engine_arguments import is_owned, is_secret
-
-if TYPE_CHECKING:
-    from ...catalog.flags import Flag
+from ...planning.command_line import as_text, options
+from ...planning.shapes import Served
+from ..registry import Fault, Stage, Subject, meant, remove, rule, use
+from .engine_arguments import is_secret, owned
 
 PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
 """Flags whose values a plugin of one's own may add to."""
@@ -56,21 +56,20 @@ class _Given(NamedTuple):
 
 @rule("engine-flags", Level.ERROR, Stage.FORM, "vLLM's own parser (catalog/engines/flags), asked by `make engine`")
 def engine_flags(s: Subject) -> Iterator[Fault]:
-    """Extra flags are flags of the engine's version, spelt in full, once, with values of their kind; vLLM stops at others, or guesses."""
+    """The engine's version has the flags and values of fields and extraArgs, and extraArgs spell flags in full, once: else vLLM stops or guesses."""
     for served in s.served:
         given, version = served.spec.extra_args, served.engine.version
         own = served.facts.serve_flags if s.catalog.models.is_added(served.spec.model) else []
-        if not given and not own:
-            continue
-        from ...catalog.flags import flags_of, versions  # noqa: PLC0415 (most models have no extra flags)
-
         known = flags_of(version)
+        if known is None and not given and not own:
+            continue
         if known is None:
             message = f"are not checked: vLLM {version} was not asked for its flags"
             yield Fault(f"{served.path}.extraArgs", message, None, ", ".join(versions()), level=Level.INFO)
             continue
+        yield from _of_fields(served, known)
         # extra-args has words of its own for those that are left out here
-        ours = {i: _read(a) for i, a in enumerate(given) if a.startswith("--") and not is_owned(a.split("=", 1)[0]) and not is_secret(a)}
+        ours = {i: _read(a) for i, a in enumerate(given) if a.startswith("--") and not owned(a.split("=", 1)[0]) and not is_secret(a)}
         names = {one.flag for one in ours.values()}
         parser = _Parser(version, known, frozenset(flag for flag, plugin in PLUGINS.items() if plugin in names))
         for i, one in ours.items():
@@ -81,9 +80,30 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", ways=[remove(path)])
             if one.flag in known and known[one.flag].kind != "several":
                 yield from _repeated(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
-        for arg in own:
-            for fault in _faults(f"{served.path}.model", _read(arg), parser):
-                yield Fault(fault.path, f"has the flag {arg} in its entry, which {fault.message}", served.spec.model, fault.allowed, "edit the entry")
+        yield from _of_entry(served, own, parser)
+
+
+def _of_fields(served: Served, known: Mapping[str, Flag]) -> Iterator[Fault]:
+    """What fields say that the engine's version has no flag or no value for."""
+    engine = f"vLLM {served.engine.version}"
+    asked = {o.place: o for name, role in served.spec.roles.items() for o in options(served, name, role).values()}
+    for option in asked.values():
+        path, about = f"{served.path}.{option.place}", known.get(option.flag)
+        if about is None:
+            allowed = f"vLLM {', '.join(_elsewhere(option.flag))}"
+            yield Fault(path, f"becomes {option.flag}, which is not a flag of {engine}", option.value, allowed, ways=[remove(path)])
+        elif about.choices and _evened(as_text(option.value), about) not in about.choices:
+            message, ways = f"is no value that {engine} has for {option.flag}", [meant(path, option.value, about.choices) or remove(path)]
+            yield Fault(path, message, option.value, ", ".join(about.choices), ways=ways)
+
+
+def _of_entry(served: Served, flags: Sequence[str], parser: _Parser) -> Iterator[Fault]:
+    """What is wrong with the flags of a catalogue entry that a person added."""
+    path = f"{served.path}.model"
+    for one in map(_read, flags):
+        ours = [Fault(path, "is set by the project", allowed="flags without a field of their own")] if owned(one.flag) else []
+        for fault in ours or _faults(path, one, parser):
+            yield Fault(path, f"has the flag {one.text} in its entry, which {fault.message}", served.spec.model, fault.allowed, "edit the entry")
 
 
 def _read(arg: str) -> _Given:
@@ -116,7 +136,7 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
 
 
 def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Iterator[Fault]:
-    arg, value = one.text, one.value.lower().replace("-", "_") if about.kind == "word" else one.value
+    arg, value = one.text, _evened(one.value, about)
     if about.kind in NUMBERS and not _is_number(about.kind, value):
         yield Fault(path, f"is not {NUMBERS[about.kind]}", arg, f"{one.flag}= and {NUMBERS[about.kind]}", otherwise="correct the value")
     elif about.kind in {"json", "object"} and not _is_json(value, whole=about.kind == "object"):
@@ -127,6 +147,10 @@ def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Itera
         allowed = ", ".join(f"{one.flag}={choice}" for choice in about.choices)
         ways = [use(path, f"{one.flag}={right}") if right else remove(path)]
         yield Fault(path, f"is no value that vLLM {parser.version} has", arg, allowed, ways=ways)
+
+
+def _evened(value: str, about: Flag) -> str:
+    return value.lower().replace("-", "_") if about.kind == "word" else value
 
 
 def _repeated(path: str, one: _Given, later: Sequence[_Given], ours: Sequence[_Given]) -> Iterator[Fault]:
@@ -175,8 +199,6 @@ def _alike(one: str, other: str) -> bool:
 
 def _elsewhere(flag: str) -> list[str]:
     """The vLLM versions that have a flag."""
-    from ...catalog.flags import flags_of, versions  # noqa: PLC0415 (most models have no extra flags)
-
     return [version for version in versions() if flag in (flags_of(version) or {})]
 
 
