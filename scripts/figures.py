@@ -25,7 +25,7 @@ from disagg_serving.yaml_io import read_yaml
 
 from scripts import rights
 from scripts.pictures import layout_of, recorded
-from scripts.reference import table
+from scripts.reference import cited, table
 
 ROOT = Path(__file__).resolve().parent.parent
 STACKS = ("dev", "prod", "glm5")
@@ -145,7 +145,8 @@ def versions() -> list[str]:
         )
     ]  # fmt: skip
     listed += [("engine image", f"`{engine.image}`", engine.source[0], engine.checked), ("router", router.version, router.source[0], router.checked)]
-    return table(("part", "version", "source", "checked"), listed)
+    rows = [(part, version, cited(source, "docs"), checked) for part, version, source, checked in listed]
+    return table(("part", "version", "source", "checked"), rows)
 
 
 BLOCKS: Mapping[str, Callable[[], list[str]]] = {

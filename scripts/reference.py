@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,16 @@ def escaped(text: str) -> str:
     """A text in which `<` begins no tag; code stays as it is."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"<(?!https?:)", r"\\<", part) for part in parts)
+
+
+def cited(source: str, folder: str) -> str:
+    """A source as a page of this folder shows it: addresses and pages of the documentation are links."""
+    plain, *rest = re.split(r"(https://\S+|docs/[\w/-]+\.md)", source)
+    parts = [plain.replace("*", r"\*").replace("_", r"\_")]
+    for found, after in zip(rest[::2], rest[1::2], strict=True):
+        link = f"<{found}>" if found.startswith("https://") else f"[{found}]({os.path.relpath(found, folder)})"
+        parts += [link, after.replace("*", r"\*").replace("_", r"\_")]
+    return escaped("".join(parts))
 
 
 def page(title: str, *parts: Iterable[str]) -> str:
@@ -318,7 +329,7 @@ def _metrics(entries: Iterable[MetricList]) -> list[str]:
 def _prices() -> list[str]:
     prices = read_yaml(PACKAGE_DIR / "prices.yaml")
     rows = [
-        (name, f"{p['usdPerHour']:g}", f"{p['usdPerGB']:g}" if "usdPerGB" in p else "", p["region"], p["asOf"], p["source"])
+        (name, f"{p['usdPerHour']:g}", f"{p['usdPerGB']:g}" if "usdPerGB" in p else "", p["region"], p["asOf"], cited(p["source"], "docs/reference"))
         for name, p in prices.items()
     ]
     return table(("what", "USD/h", "USD/GB", "region", "of", "source"), rows)
@@ -327,13 +338,9 @@ def _prices() -> list[str]:
 def _sources(noun: str, entries: Iterable[Entry]) -> list[str]:
     lines = [f"## Sources of {noun}", ""]
     for entry in entries:
-        listed = "; ".join(_linked(s) for s in entry.source)
+        listed = "; ".join(cited(s, "docs/reference") for s in entry.source)
         lines.append(f"- `{entry.id}`: {listed}" + (f". {entry.notes}" if entry.notes else ""))
     return lines
-
-
-def _linked(source: str) -> str:
-    return f"<{source}>" if source.startswith("https://") else source.replace("<", "\\<").replace("*", "\\*").replace("_", "\\_")
 
 
 def _yes(value: bool) -> str:  # noqa: FBT001 (a cell)

@@ -12,7 +12,7 @@ from disagg_serving.rules import Rule, form, rules
 from disagg_serving.rules.explanations import Case, explanation_of
 from disagg_serving.rules.form import FORM_CHECKS
 
-from scripts.reference import escaped, page, table
+from scripts.reference import cited, escaped, page, table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/rules.md"
@@ -60,7 +60,7 @@ def _area(area: str, held: list[Rule]) -> list[str]:
     lines = [f"## {AREAS[area]}", "", about]
     for one in held:
         lines += ["", f"### {one.id}", "", f"**{_level(one)}**: {escaped(one.summary)}", *_explained(one.id)]
-        lines += ["", f"Source: {escaped(one.reference)}"]
+        lines += ["", f"Source: {cited(one.reference, 'docs')}"]
     return lines
 
 

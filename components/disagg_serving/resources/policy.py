@@ -55,7 +55,7 @@ def _over_environment(rule: Rule, findings: Callable[[Any], list[Finding]]) -> c
             for finding in _violations(rule, findings(plain(args.props)), args.get_config()):
                 report(finding.sentence(), args.urn)
 
-    return crossguard.ResourceValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.reference)
+    return crossguard.ResourceValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.url)
 
 
 def _of_other_rules(level: Level, findings: Callable[[Any], list[Finding]]) -> crossguard.Policy:
@@ -76,7 +76,7 @@ def _over_stack(rule: Rule, findings: Callable[[Any], list[Finding]]) -> crossgu
         for finding in _violations(rule, findings([_declared(r) for r in args.resources]), args.get_config()):
             report(finding.sentence(), urns[finding.path.split(": ", 1)[0]])
 
-    return crossguard.StackValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.reference)
+    return crossguard.StackValidationPolicy(rule.id, rule.summary, validate, ENFORCED[rule.level], SETTINGS, url=rule.url)
 
 
 def _declared(resource: crossguard.PolicyResource) -> Declared:

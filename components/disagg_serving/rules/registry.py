@@ -133,8 +133,8 @@ def _nothing(_subject: Subject) -> Iterable[Fault]:
 class Rule:
     """A check, and the decorator that registers the function that does it; the function's docstring is the summary.
 
-    `id` and `level` are those of its findings, `reference` is where the fact comes from. Whatever else the package has to know about a
-    rule is an argument here, so that no table elsewhere names rules.
+    `id` and `level` are those of its findings, `reference` is where a reader finds the fact: addresses, or files of this project. Whatever else
+    the package has to know about a rule is an argument here, so that no table elsewhere names rules.
     """
 
     id: str
@@ -155,6 +155,12 @@ class Rule:
     parts: tuple[Part, ...] = ()
     """The parts that it also judges where a program makes one alone."""
     check: Callable[[Subject], Iterable[Fault]] = field(default=_nothing, repr=False)
+
+    @property
+    def url(self) -> str | None:
+        """The first address of the reference; None where it names a file of the project alone."""
+        found = re.search(r"https://\S+", self.reference)
+        return found[0] if found else None
 
     def __call__(self, check: Callable[[Subject], Iterable[Fault]]) -> Callable[[Subject], Iterable[Fault]]:
         """Register the function. Raises ValueError for an id that is taken."""

@@ -15,6 +15,7 @@ from ...planning.scaling import at_most, scaled
 from ...planning.shapes import Served
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
+from ..documents import KEDA, KUBERNETES, LLM_D
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 IN_CLUSTER = re.compile(r"^https?://[^./:]+\.(?P<namespace>[a-z0-9-]+)(\.svc(\..*)?)?(:\d+)?(/.*)?$")
@@ -30,7 +31,7 @@ UNEVEN = 2.0
     "autoscaling-bounds",
     Level.ERROR,
     Stage.FORM,
-    "KEDA: minReplicaCount and maxReplicaCount; llm-d: scaling from zero needs a queue in the router (gate flowControl)",
+    f"{KEDA}reference/scaledobject-spec/ and docs/autoscaling.md",
     firm=True,
     blocks_layout=True,
 )
@@ -57,7 +58,7 @@ def autoscaling_bounds(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{place}.maxReplicaCount", message, bounds.max_replica_count, f"{least} or more", ways=ways)
 
 
-@rule("autoscaling-prometheus", Level.ERROR, Stage.FORM, "KEDA: prometheus scaler, serverAddress; Kubernetes: network policies", firm=True)
+@rule("autoscaling-prometheus", Level.ERROR, Stage.FORM, f"{KEDA}scalers/prometheus/", firm=True)
 def autoscaling_prometheus(s: Subject) -> Iterator[Fault]:
     """KEDA is told which Prometheus to ask, and the network policies let it read the metrics of engines and routers."""
     if not any(role.autoscaling for _, _, role, _ in s.roles()):
@@ -81,7 +82,7 @@ def autoscaling_prometheus(s: Subject) -> Iterator[Fault]:
         yield Fault(place, message, address, policies.prometheus_namespace, advice, Level.WARNING, ways)
 
 
-@rule("autoscaling-signal", Level.ERROR, Stage.FORM, "llm-d/llm-d: guides/workload-autoscaling: prompts by backlog, answers by KV cache", firm=True)
+@rule("autoscaling-signal", Level.ERROR, Stage.FORM, f"{LLM_D}56cb1218/guides/workload-autoscaling/keda-epp-token-aware/README.md", firm=True)
 def autoscaling_signal(s: Subject) -> Iterator[Fault]:
     """Each threshold is of a signal that the role has: seconds of prompts need a measured rate and a router that counts."""
     for served, name, role, path in s.roles():
@@ -111,7 +112,7 @@ def _signals(served: Served, name: RoleName, role: RoleSpec, place: str) -> Iter
         yield Fault(f"{place}.kvCacheUsage", message, given.kv_cache_usage, allowed, "use one of these", Level.WARNING, ways)
 
 
-@rule("autoscaling-pace", Level.INFO, Stage.LAYOUT, "disagg-serving: planning/startup; Kubernetes: HorizontalPodAutoscaler")
+@rule("autoscaling-pace", Level.INFO, Stage.LAYOUT, f"{KUBERNETES}tasks/run-application/horizontal-pod-autoscale/ and docs/autoscaling.md")
 def autoscaling_pace(s: Subject) -> Iterator[Fault]:
     """An engine helps only after its model has loaded, which the plan says, as it says what is paid for without being used."""
     for group in scaled(s.layout.groups) if s.layout else ():
@@ -129,7 +130,7 @@ def autoscaling_pace(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "follows the queue: no measured rate reaches the workload's prompts", None, "", "measure one at their length")
 
 
-@rule("autoscaling-balance", Level.WARNING, Stage.LAYOUT, "disagg-serving: forecast/balance: the slower of prefill and decode bounds both")
+@rule("autoscaling-balance", Level.WARNING, Stage.LAYOUT, "docs/forecast.md")
 def autoscaling_balance(s: Subject) -> Iterator[Fault]:
     """Prefill and decode grow together: at their most, neither is left far behind by the other."""
     for served in s.served if s.layout else ():

@@ -13,6 +13,7 @@ from ...forecast.traffic import Phase, bound_of, situation_of
 from ...planning.scaling import at_most
 from ...planning.shapes import Group, Served, world_size
 from ...spec.serving import RoleName, WorkloadSpec
+from ..documents import AWS_RUNS, AWS_SAMPLES, LLM_D
 from ..registry import Fault, Stage, Subject, rule
 
 BUSY = 0.7
@@ -23,7 +24,7 @@ BUSY = 0.7
     "load",
     Level.WARNING,
     Stage.LAYOUT,
-    "disagg-serving: forecast/balance, from measured rates; M/D/1 for the waiting time",
+    "docs/forecast.md and, for M/D/1 queues, https://arxiv.org/abs/2401.09670",
     reads=("workload", "measuredRates"),
 )
 def load(s: Subject) -> Iterator[Fault]:
@@ -56,7 +57,7 @@ def load(s: Subject) -> Iterator[Fault]:
     "rates-unused",
     Level.INFO,
     Stage.FORM,
-    "disagg-serving: forecast/balance compares prefill with decode, under a workload",
+    "docs/forecast.md",
     reads=("measuredRates",),
 )
 def rates_unused(s: Subject) -> Iterator[Fault]:
@@ -79,7 +80,7 @@ def rates_unused(s: Subject) -> Iterator[Fault]:
     "traffic-bounds",
     Level.WARNING,
     Stage.LAYOUT,
-    "disagg-serving: forecast/balance/roofline: arithmetic peak, memory bandwidth with a factor of 2",
+    "docs/forecast.md",
     reads=("workload", "measuredRates"),
 )
 def traffic_bounds(s: Subject) -> Iterator[Fault]:
@@ -140,7 +141,9 @@ def _rates_beyond(group: Group, workload: Workload) -> Iterator[Fault]:
     "aggregated-better",
     Level.INFO,
     Stage.LAYOUT,
-    "public runs of llm-d, AWS and Dynamo (forecast/balance/advice.py)",
+    f"{AWS_RUNS}3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md {AWS_SAMPLES}docs/GLM-5.2-BENCHMARK.md "
+    f"{LLM_D}027a0532/guides/pd-disaggregation/README.md "
+    "https://docs.nvidia.com/dynamo/kubernetes-deployment/cloud-provider-guides/aws/efa-rdma-over-aws-fabric",
     reads=("workload", "measuredRates"),
 )
 def aggregated_better(s: Subject) -> Iterator[Fault]:

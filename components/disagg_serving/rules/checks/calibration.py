@@ -8,10 +8,11 @@ from ...errors import Level, SpecError
 from ...forecast.capacities import shape_of
 from ...forecast.fit.capacity import calibration_doubts, calibration_faults
 from ...planning.shapes import Group
+from ..documents import VLLM
 from ..registry import Fault, Stage, Subject, rule
 
 
-@rule("calibration", Level.ERROR, Stage.LAYOUT, "vLLM: weights and KV cache share the budget, and tokens are the KV cache by the bytes of a token")
+@rule("calibration", Level.ERROR, Stage.LAYOUT, f"{VLLM}vllm/v1/core/kv_cache_utils.py (get_kv_cache_capacity)")
 def calibration(s: Subject) -> Iterator[Fault]:
     """A role's calibration agrees with itself and with the engine: from another engine's log, every check of memory would be wrong."""
     for group in s.layout.groups if s.layout else ():

@@ -10,6 +10,7 @@ from ...forecast.cost import OLD_DAYS, cost_of, old_prices, today
 from ...planning.node_bounds import most_replicas, sources
 from ...planning.placement import bounded, by_pool, pack
 from ...planning.shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, room_of
+from ..documents import EC2, KUBERNETES, LLM_D, LWS, QUOTAS
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 GIB_AN_EFA, LEAST_GIB = 4, 8
@@ -22,7 +23,7 @@ LARGER = "use a larger instance type"
 OTHERWISE = {"cpu": LARGER, "memoryGiB": LARGER, "ephemeralStorageGiB": "stream the weights with weights.s3, or use an instance type with more disk"}
 
 
-@rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, "Kubernetes: a pod is placed whole on one node", judges="nodes")
+@rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, f"{KUBERNETES}concepts/scheduling-eviction/kube-scheduler/", judges="nodes")
 def pod_fits_node(s: Subject) -> Iterator[Fault]:
     """One pod asks for no more CPU, memory, disk, GPUs and EFA devices than an empty node offers, and for the disk that its weights take."""
     yield from _small_disks(s)
@@ -41,7 +42,13 @@ def pod_fits_node(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "counts as memory and leaves none for the engine", group.shm_gib, f"at most {most}", ways=ways)
 
 
-@rule("host-memory", Level.WARNING, Stage.LAYOUT, "aws-samples/awsome-inference#71: 128 GiB for 32 EFA devices; llm-d: /dev/shm of 20 GiB up to TP4")
+@rule(
+    "host-memory",
+    Level.WARNING,
+    Stage.LAYOUT,
+    "https://github.com/aws-samples/awsome-inference/issues/71 and "
+    f"{LLM_D}34272a64/guides/pd-disaggregation/modelserver/gpu/vllm/base/patch-decode.yaml",
+)
 def host_memory(s: Subject) -> Iterator[Fault]:
     """Beside /dev/shm, memory is left for the engine's processes and its EFA devices; CPU and /dev/shm are what such pods run with."""
     for group in s.layout.groups if s.layout else ():
@@ -62,7 +69,7 @@ def host_memory(s: Subject) -> Iterator[Fault]:
             yield _too_little(f"{group.path}.shmGiB", message, group.spec.shm_gib, usual)
 
 
-@rule("node-packing", Level.WARNING, Stage.LAYOUT, "placement simulation over the generated pools")
+@rule("node-packing", Level.WARNING, Stage.LAYOUT, "tests/live/test_placement.py compares it with a real scheduler and Karpenter")
 def node_packing(s: Subject) -> Iterator[Fault]:
     """CPU, memory and disk of a pod are no larger than its share of the node, so that the node's GPUs can all be used."""
     for group in s.layout.groups if s.layout else ():
@@ -80,7 +87,7 @@ def node_packing(s: Subject) -> Iterator[Fault]:
     "group-capacity",
     Level.ERROR,
     Stage.LAYOUT,
-    "disagg-serving, seen on a real control plane: two groups on capacity for one and a half deadlock, each holding half",
+    "tests/live/test_shortage.py, on a real control plane",
     judges="nodes",
 )
 def group_capacity(s: Subject) -> Iterator[Fault]:
@@ -104,7 +111,7 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
     "mixed-pods",
     Level.WARNING,
     Stage.LAYOUT,
-    "disagg-serving, seen on a real scheduler and Karpenter: half-node pods took the node of a whole-node one",
+    "tests/live/test_placement.py, on a real scheduler and Karpenter",
 )
 def mixed_pods(s: Subject) -> Iterator[Fault]:
     """Where pods of different size share a pool, the scheduler may spread the small ones over nodes that the large ones need."""
@@ -126,7 +133,7 @@ def mixed_pods(s: Subject) -> Iterator[Fault]:
             yield Fault(place, f"{message} over pool {pool}, which has at most {bound} nodes", asked, f"at least {safe}", advice, ways=ways)
 
 
-@rule("shared-pool", Level.ERROR, Stage.LAYOUT, "disagg-serving: one NodePool a role, instance type and capacity source")
+@rule("shared-pool", Level.ERROR, Stage.LAYOUT, "our choice: docs/concepts.md")
 def shared_pool(s: Subject) -> Iterator[Fault]:
     """Models that share a pool do not state different bounds for it."""
     for groups in (source for members in by_pool(s.layout.groups).values() for source in sources(members)) if s.layout else ():
@@ -141,7 +148,7 @@ def shared_pool(s: Subject) -> Iterator[Fault]:
                 yield Fault(place, message, group.spec.capacity.nodes, "one bound for all", ways=[use(place, same), [together], remove(place)])
 
 
-@rule("spot-serving", Level.WARNING, Stage.FORM, "AWS: spot is not advised for real-time serving")
+@rule("spot-serving", Level.WARNING, Stage.FORM, f"{EC2}spot-best-practices.html")
 def spot_serving(s: Subject) -> Iterator[Fault]:
     """Spot nodes vanish with two minutes' notice, often several of one zone together."""
     for _served, _name, role, path in s.roles():
@@ -150,7 +157,7 @@ def spot_serving(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, "spot", "on-demand, reserved", "reserve what must not go", ways=[use(place, "on-demand")])
 
 
-@rule("template-outage", Level.INFO, Stage.LAYOUT, "LWS: rolling update with maxSurge 0")
+@rule("template-outage", Level.INFO, Stage.LAYOUT, f"{LWS}concepts/rollout-strategy/")
 def template_outage(s: Subject) -> Iterator[Fault]:
     """With one replica and no room for a second a change of the pods is an outage of that role while it loads again."""
     for group in s.layout.groups if s.layout else ():
@@ -160,7 +167,7 @@ def template_outage(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{group.path}.{number}", message, 1, "2 or more", "add a replica if that is not acceptable")
 
 
-@rule("quota", Level.INFO, Stage.LAYOUT, "AWS: Service Quotas L-417A185B, Running On-Demand P instances, in vCPUs; 0 in new accounts")
+@rule("quota", Level.INFO, Stage.LAYOUT, f"{QUOTAS} (Running On-Demand P instances, L-417A185B)")
 def quota(s: Subject) -> Iterator[Fault]:
     """On-demand P instances count against a quota in vCPUs that is 0 in a new account."""
     pools = [p for p in s.layout.pools if p.capacity_type == "on-demand" and p.instance.category == "p"] if s.layout else []
@@ -172,7 +179,7 @@ def quota(s: Subject) -> Iterator[Fault]:
         )
 
 
-@rule("price-age", Level.WARNING, Stage.LAYOUT, "disagg-serving: prices are data with a date")
+@rule("price-age", Level.WARNING, Stage.LAYOUT, "our choice: docs/reference/catalogue.md")
 def price_age(s: Subject) -> Iterator[Fault]:
     """Prices that make up most of the cost are at most 180 days old."""
     for line in old_prices(cost_of(s.layout), today()) if s.layout else ():

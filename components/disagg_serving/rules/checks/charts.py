@@ -16,7 +16,7 @@ OLDEST_LWS = (0, 9, 0)
 TAG = re.compile(r":[^/:@]+$")
 
 
-@rule("chart-source", Level.ERROR, Stage.FORM, "Helm: an OCI chart's tag is its version, which has a field; disagg-serving: nothing floats")
+@rule("chart-source", Level.ERROR, Stage.FORM, "https://helm.sh/docs/topics/registries/")
 def chart_source(s: Subject) -> Iterator[Fault]:
     """A chart in a registry is named without a tag: its version is pinned beside it, and a tag such as main would float."""
     given = {
@@ -30,7 +30,12 @@ def chart_source(s: Subject) -> Iterator[Fault]:
             yield Fault(path, f"has the tag {tag[0][1:]} beside a version", chart, "a chart without a tag", ways=[use(path, chart[: tag.start()])])
 
 
-@rule("lws-version", Level.ERROR, Stage.FORM, "LWS 0.9.0: restartPolicy RecreateGroupAfterStart; older API servers refuse it")
+@rule(
+    "lws-version",
+    Level.ERROR,
+    Stage.FORM,
+    "https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go (RecreateGroupAfterStart)",
+)
 def lws_version(s: Subject) -> Iterator[Fault]:
     """The LeaderWorkerSet controller knows the restart policy of groups over several nodes; what is older is not tested either."""
     lws = s.spec.lws

@@ -11,13 +11,14 @@ from typing import Any
 from ... import labels
 from ...errors import Level
 from ..declared import amount, entries, instance_types_of, node_pools, pod_templates, pools_of, taints_of, tolerates, unknown, within
+from ..documents import AWS_SAMPLES, KARPENTER, KUBERNETES, PREFILL_AND_DECODE, TAINTS
 from ..registry import Fault, Stage, Subject, rule
 from .engine_arguments import EXPANDED_SECRET, carries_secret
 
 DEVICES = (labels.GPU, labels.EFA)
 
 
-@rule("object-limits", Level.ERROR, Stage.OBJECTS, "Kubernetes: extended resources have limits, and requests equal to them")
+@rule("object-limits", Level.ERROR, Stage.OBJECTS, f"{KUBERNETES}concepts/configuration/manage-resources-containers/#consuming-extended-resources")
 def object_limits(s: Subject) -> Iterator[Fault]:
     """Devices are asked for as limits; a request without one, or another one, is refused by the API server."""
     for template in pod_templates(s.objects):
@@ -36,7 +37,7 @@ def object_limits(s: Subject) -> Iterator[Fault]:
                     )
 
 
-@rule("object-tolerations", Level.ERROR, Stage.OBJECTS, "Kubernetes: taints and tolerations")
+@rule("object-tolerations", Level.ERROR, Stage.OBJECTS, TAINTS)
 def object_tolerations(s: Subject) -> Iterator[Fault]:
     """Pods on GPUs tolerate every taint of the NodePool that they select, or they never start."""
     pools = node_pools(s.objects)
@@ -48,7 +49,7 @@ def object_tolerations(s: Subject) -> Iterator[Fault]:
                     yield Fault(f"{template.path}.tolerations", f"lacks the taint {shown} of {pool.path}", None, shown, "add a toleration for it")
 
 
-@rule("object-node-size", Level.ERROR, Stage.OBJECTS, "catalogue: allocatable devices of an instance")
+@rule("object-node-size", Level.ERROR, Stage.OBJECTS, "docs/reference/catalogue.md")
 def object_node_size(s: Subject) -> Iterator[Fault]:
     """A pod asks for no more GPUs and EFA devices than a node of its pool has."""
     pools = node_pools(s.objects)
@@ -67,7 +68,7 @@ def _devices(s: Subject, instance_type: str, device: str) -> int:
     return instance.gpu.count if device == labels.GPU else instance.efa.count
 
 
-@rule("object-image", Level.ERROR, Stage.OBJECTS, "disagg-serving: nothing floats; prefill and decode must run the same vLLM")
+@rule("object-image", Level.ERROR, Stage.OBJECTS, f"{KUBERNETES}concepts/containers/images/ and {PREFILL_AND_DECODE}")
 def object_image(s: Subject) -> Iterator[Fault]:
     """Images of pods have a digest or a tag, and the tag is not `latest`."""
     for template in pod_templates(s.objects):
@@ -78,7 +79,7 @@ def object_image(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{path}.image", "floats", image, "a tag or a digest", "name a version")
 
 
-@rule("object-secrets", Level.ERROR, Stage.OBJECTS, "Kubernetes: good practices for Secrets", firm=True)
+@rule("object-secrets", Level.ERROR, Stage.OBJECTS, f"{KUBERNETES}concepts/security/secrets-good-practices/", firm=True)
 def object_secrets(s: Subject) -> Iterator[Fault]:
     """No secret stands in arguments or in the text of a variable, where every reader of pods sees it."""
     for template in pod_templates(s.objects):
@@ -98,7 +99,7 @@ def _arguments(path: str, key: str, container: Mapping[str, Any]) -> Iterator[Fa
             yield Fault(f"{path}.{key}[{i}]", "puts a secret on the command line", None, "an environment variable from a Secret", "use a Secret")
 
 
-@rule("object-privileged", Level.ERROR, Stage.OBJECTS, "EKS Auto Mode: GPUs and EFA come by device plugins; IPC_LOCK is enough")
+@rule("object-privileged", Level.ERROR, Stage.OBJECTS, f"{AWS_SAMPLES}k8s-manifest/lws/README.md")
 def object_privileged(s: Subject) -> Iterator[Fault]:
     """Pods on GPUs are not privileged and share no namespace with the node: EFA needs neither."""
     for template in pod_templates(s.objects):
@@ -112,7 +113,7 @@ def object_privileged(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{path}.securityContext.privileged", "is not needed and opens the node", True, "false", "add capability IPC_LOCK only")
 
 
-@rule("object-disruption", Level.WARNING, Stage.OBJECTS, "Karpenter: do-not-disrupt; a moved engine loads its weights again")
+@rule("object-disruption", Level.WARNING, Stage.OBJECTS, f"{KARPENTER}concepts/disruption/")
 def object_disruption(s: Subject) -> Iterator[Fault]:
     """Serving pods on GPUs ask Karpenter not to move them."""
     for template in pod_templates(s.objects):

@@ -12,6 +12,7 @@ from ...errors import Level
 from ...forecast.fit.constants import batch_defaults
 from ...planning.command_line import OWNED
 from ...planning.shapes import Served, group_size
+from ..documents import EKS, LIBFABRIC, VLLM, VLLM_ISSUE
 from ..registry import Fault, Stage, Subject, remove, rule, use
 from .weights import COMMIT
 
@@ -86,7 +87,7 @@ OTHER_DRAFTS = frozenset({"eagle", "eagle3", "draft_model", "dflash", "custom_cl
 MTP = re.compile(r"(^|_)mtp$")
 
 
-@rule("engine-libfabric", Level.ERROR, Stage.FORM, "vLLM and NIXL images: the LIBFABRIC plugin needs libfabric.so and hwloc in the image")
+@rule("engine-libfabric", Level.ERROR, Stage.FORM, f"{LIBFABRIC} and {VLLM}docker/Dockerfile.efa")
 def engine_libfabric(s: Subject) -> Iterator[Fault]:
     """Engines whose pods talk over EFA run from an image with libfabric; without it NCCL and NIXL fall back to TCP or do not start."""
     for served in s.served:
@@ -96,7 +97,7 @@ def engine_libfabric(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "has no libfabric, so nothing moves over EFA", served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
-@rule("engine-version", Level.ERROR, Stage.FORM, "vLLM recipes: oldest version a model", judges="engine")
+@rule("engine-version", Level.ERROR, Stage.FORM, "https://github.com/vllm-project/recipes/tree/8959cf64/models", judges="engine")
 def engine_version(s: Subject) -> Iterator[Fault]:
     """The engine is new enough for the model."""
     for served in s.served:
@@ -107,7 +108,7 @@ def engine_version(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, served.spec.engine, f"vLLM {oldest} or newer", ways=[use(path, *reversed(newer))])
 
 
-@rule("engine-stale-peer", Level.WARNING, Stage.FORM, "vllm#49238, fixed by vllm#50047 in 0.32 and nixl#1986")
+@rule("engine-stale-peer", Level.WARNING, Stage.FORM, f"{VLLM_ISSUE}49238 {VLLM_ISSUE}50047 https://github.com/ai-dynamo/nixl/pull/1986")
 def engine_stale_peer(s: Subject) -> Iterator[Fault]:
     """Decode survives the restart of a prefill pod only with the stale-peer fix."""
     for served in s.served:
@@ -118,7 +119,7 @@ def engine_stale_peer(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
-@rule("image-unverified", Level.INFO, Stage.FORM, "disagg-serving: images that could not be looked up here")
+@rule("image-unverified", Level.INFO, Stage.FORM, "our choice: docs/security.md")
 def image_unverified(s: Subject) -> Iterator[Fault]:
     """An image whose tag nobody has seen is pinned by digest before it is trusted; said once an image."""
     said: set[str] = set()
@@ -135,7 +136,7 @@ def image_unverified(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("revision-unpinned", Level.INFO, Stage.FORM, "NIXL: both roles must load the same weights")
+@rule("revision-unpinned", Level.INFO, Stage.FORM, "https://huggingface.co/docs/huggingface_hub/guides/download (revision)")
 def revision_unpinned(s: Subject) -> Iterator[Fault]:
     """Without a revision two pods that start on different days can load different weights."""
     for served in s.served:
@@ -149,9 +150,7 @@ def revision_unpinned(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)
 
 
-@rule(
-    "max-model-len", Level.ERROR, Stage.FORM, "vLLM: refuses more than the model's context", blocks_layout=True, reads=("workload",), judges="engine"
-)
+@rule("max-model-len", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/model.py", blocks_layout=True, reads=("workload",), judges="engine")
 def max_model_len(s: Subject) -> Iterator[Fault]:
     """The longest sequence is within the model's context."""
     for served in s.served:
@@ -170,7 +169,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.workload", message, f"{total} tokens", allowed, ways=ways, otherwise="count shorter requests")
 
 
-@rule("extra-args", Level.ERROR, Stage.FORM, "disagg-serving: one source for each flag", firm=True)
+@rule("extra-args", Level.ERROR, Stage.FORM, "our choice: docs/engine.md", firm=True)
 def extra_args(s: Subject) -> Iterator[Fault]:
     """Extra flags are whole (`--flag=value`), are not set by the project, and carry no secret."""
     for of_pair, model in s.written():
@@ -199,7 +198,13 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, "is set by the project", arg, "flags without a field of their own", instead, ways=ways)
 
 
-@rule("extra-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; vLLM: security page", firm=True)
+@rule(
+    "extra-env",
+    Level.ERROR,
+    Stage.FORM,
+    f"https://github.com/aws/aws-ofi-nccl/blob/v1.21.1/doc/efa-env-var.md and {VLLM}docs/usage/security.md",
+    firm=True,
+)
 def extra_env(s: Subject) -> Iterator[Fault]:
     """Extra variables neither break EFA nor open the engine, are not set by the project, and carry no secret."""
     for of_pair, model in s.written():
@@ -224,7 +229,7 @@ def extra_env(s: Subject) -> Iterator[Fault]:
                 )
 
 
-@rule("efa-env", Level.ERROR, Stage.FORM, "aws/aws-ofi-nccl: doc/efa-env-var.md; NIXL: LIBFABRIC plugin; EKS Auto Mode: no huge pages")
+@rule("efa-env", Level.ERROR, Stage.FORM, f"https://github.com/aws/aws-ofi-nccl/blob/v1.21.1/doc/efa-env-var.md {LIBFABRIC} {EKS}node-efa.html")
 def efa_env(s: Subject) -> Iterator[Fault]:
     """Where pods talk over EFA, no extra variable takes the traffic off it or names what its nodes lack."""
     for served in s.served:
@@ -235,7 +240,7 @@ def efa_env(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, harm.reason, value, harm.right, level=harm.level, ways=[remove(path)])
 
 
-@rule("forecast-flags", Level.WARNING, Stage.FORM, "disagg-serving: forecast/fit reads the fields of the stack file only")
+@rule("forecast-flags", Level.WARNING, Stage.FORM, "docs/forecast.md")
 def forecast_flags(s: Subject) -> Iterator[Fault]:
     """Flags and variables that change memory or layout are not counted in the forecast, unless every role has a calibration."""
     message = "changes memory or layout, which the memory forecast does not count"
@@ -254,7 +259,7 @@ def forecast_flags(s: Subject) -> Iterator[Fault]:
     "kv-dtype",
     Level.ERROR,
     Stage.FORM,
-    "vLLM 0.33: fp8_e5m2 kv-cache is not supported with fp8 checkpoints (layers/attention/attention.py)",
+    f"{VLLM}vllm/model_executor/layers/attention/attention.py",
     judges="engine",
 )
 def kv_dtype(s: Subject) -> Iterator[Fault]:
@@ -267,7 +272,7 @@ def kv_dtype(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, "fp8_e5m2", "auto, bfloat16, fp8, fp8_e4m3", level=level, ways=[use(path, "fp8")])
 
 
-@rule("speculative-method", Level.ERROR, Stage.FORM, "vLLM 0.33: config/speculative.py, SpeculativeMethod")
+@rule("speculative-method", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/speculative.py (SpeculativeMethod)")
 def speculative_method(s: Subject) -> Iterator[Fault]:
     """A speculative method is one of vLLM's that drafts without another model, and mtp has layers to draft with."""
     for served in s.served:
@@ -296,7 +301,7 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
     "max-num-seqs",
     Level.ERROR,
     Stage.FORM,
-    "vLLM 0.33: SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs",
+    f"{VLLM}vllm/config/scheduler.py (SchedulerConfig)",
     reads=("maxNumBatchedTokens",),
 )
 def max_num_seqs(s: Subject) -> Iterator[Fault]:
@@ -310,7 +315,7 @@ def max_num_seqs(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.maxNumSeqs", message, role.max_num_seqs, f"at most {tokens}", ways=ways)
 
 
-@rule("gated-model", Level.WARNING, Stage.FORM, "Hugging Face: gated repositories")
+@rule("gated-model", Level.WARNING, Stage.FORM, "https://huggingface.co/docs/hub/models-gated")
 def gated_model(s: Subject) -> Iterator[Fault]:
     """A gated repository is downloaded with a token."""
     for served in s.served:

@@ -16,6 +16,7 @@ from ...planning.pairs import pairs_of
 from ...planning.startup import startup_budget_seconds
 from ...spec import EndpointSpec
 from ...spec.network import partition_of, region_of
+from ..documents import AWS_RUNS, EC2, EKS, IAM, KARPENTER, LWS, OBJECT_NAMES
 from ..registry import Fault, Stage, Subject, remove, rule, rules, use
 
 MAX_NODE_HOURS, SECONDS_AN_HOUR = 504, 3600
@@ -27,7 +28,7 @@ LONGEST_KEY = 40
 LOOKS_SECRET = re.compile(r"^(hf_|sk-|sk_|pk-|ghp_|xox|AKIA|ASIA)|[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9]")
 
 
-@rule("cluster-source", Level.ERROR, Stage.FORM, "disagg-serving: a cluster is made or adopted", firm=True, parts=("cluster",))
+@rule("cluster-source", Level.ERROR, Stage.FORM, "our choice: docs/how-to/existing-cluster.md", firm=True, parts=("cluster",))
 def cluster_source(s: Subject) -> Iterator[Fault]:
     """A cluster is either made (`cluster`) or adopted (`existingCluster`), and an adopted one is found in exactly one way."""
     existing = s.spec.existing_cluster
@@ -55,7 +56,7 @@ def cluster_source(s: Subject) -> Iterator[Fault]:
     "network-zones",
     Level.ERROR,
     Stage.FORM,
-    "AWS: EFA does not cross zones; EKS wants subnets in two zones",
+    f"{EC2}efa.html and {EKS}network-reqs.html",
     firm=True,
     presumes_made="network",
     parts=("network",),
@@ -91,7 +92,7 @@ def network_zones(s: Subject) -> Iterator[Fault]:
     "network-existing",
     Level.ERROR,
     Stage.FORM,
-    "disagg-serving: a network is made or adopted",
+    "our choice: docs/how-to/existing-cluster.md",
     firm=True,
     presumes_made="network",
     parts=("existing network", "cluster"),
@@ -125,7 +126,7 @@ def network_existing(s: Subject) -> Iterator[Fault]:
     "creator-admin",
     Level.ERROR,
     Stage.FORM,
-    "pulumi/pulumi-eks: nodejs/eks/cluster/cluster.ts; pulumi-eks#2373",
+    "https://github.com/pulumi/pulumi-eks/blob/v4.3.0/nodejs/eks/cluster/cluster.ts and https://github.com/pulumi/pulumi-eks/issues/2373",
     presumes_made="cluster",
     parts=("cluster",),
 )
@@ -137,7 +138,7 @@ def creator_admin(s: Subject) -> Iterator[Fault]:
         yield Fault("cluster.adminRoleArns", "is empty while creatorAdmin is false", None, allowed, "add it")
 
 
-@rule("api-endpoint", Level.ERROR, Stage.FORM, "AWS: EKS cluster endpoint access", presumes_made="cluster", parts=("cluster",))
+@rule("api-endpoint", Level.ERROR, Stage.FORM, f"{EKS}cluster-endpoint.html", presumes_made="cluster", parts=("cluster",))
 def api_endpoint(s: Subject) -> Iterator[Fault]:
     """The API server is reachable by somebody, and open to the world only knowingly."""
     if s.spec.existing_cluster is not None:
@@ -163,7 +164,7 @@ def _private_endpoint(endpoint: EndpointSpec) -> Iterator[Fault]:
         yield Fault(place, message, None, "the deployer's security group", "add it, or its network to privateAccessCidrs", Level.WARNING)
 
 
-@rule("kubernetes-version", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: installation page of 0.11", presumes_made="cluster", parts=("cluster",))
+@rule("kubernetes-version", Level.ERROR, Stage.FORM, f"{LWS}installation/", presumes_made="cluster", parts=("cluster",))
 def kubernetes_version(s: Subject) -> Iterator[Fault]:
     """The LeaderWorkerSet controller and the pods' native sleep hook need Kubernetes 1.34 or newer."""
     version = tuple(int(part) for part in s.spec.kubernetes_version.split("."))
@@ -178,7 +179,7 @@ def kubernetes_version(s: Subject) -> Iterator[Fault]:
         yield Fault(path, "is too old", s.spec.kubernetes_version, f"{oldest} or newer", ways=[use(path, oldest)])
 
 
-@rule("node-life", Level.ERROR, Stage.FORM, "AWS: Auto Mode ends every node after 21 days")
+@rule("node-life", Level.ERROR, Stage.FORM, f"{EKS}auto-security.html")
 def node_life(s: Subject) -> Iterator[Fault]:
     """A node's age and its time to drain stay within the 21 days after which Auto Mode ends it by force."""
     pools = s.spec.node_pools
@@ -198,7 +199,7 @@ def node_life(s: Subject) -> Iterator[Fault]:
         yield Fault(place, message, pools.expire_after_hours, f"at least {least}", ways=[use(place, least), remove(place)])
 
 
-@rule("node-idle", Level.WARNING, Stage.FORM, "Karpenter: consolidateAfter counts from the last pod; LWS makes a group anew when that is gone")
+@rule("node-idle", Level.WARNING, Stage.FORM, f"{KARPENTER}concepts/disruption/")
 def node_idle(s: Subject) -> Iterator[Fault]:
     """An empty node waits for its group to be made again, or each restart buys a new node and downloads the weights anew."""
     slowest = max((served.spec.drain_seconds for served in s.served), default=0) if s.spec.makes_pools else 0
@@ -209,7 +210,7 @@ def node_idle(s: Subject) -> Iterator[Fault]:
         yield Fault(place, message, given, f"at least {least}", ways=[use(place, least), remove(place)])
 
 
-@rule("ready-wait", Level.WARNING, Stage.FORM, "disagg-serving: planning/startup: checkpoint size and source at the slow end of public reports")
+@rule("ready-wait", Level.WARNING, Stage.FORM, f"{AWS_RUNS}3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md (30 to 60 minutes for 680 GB)")
 def ready_wait(s: Subject) -> Iterator[Fault]:
     """A deployment that waits for its models waits as long as a start may take, or it fails while they load."""
     for served in s.served:
@@ -221,7 +222,7 @@ def ready_wait(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, asked, f"{budget} or more", ways=[use(place, budget), remove(place)])
 
 
-@rule("partition", Level.ERROR, Stage.FORM, "AWS: partitions by region", firm=True)
+@rule("partition", Level.ERROR, Stage.FORM, f"{IAM}reference-arns.html", firm=True)
 def partition(s: Subject) -> Iterator[Fault]:
     """ARNs are made for the partition in which the region lies."""
     zone = s.spec.network.zone
@@ -235,7 +236,7 @@ def partition(s: Subject) -> Iterator[Fault]:
         yield Fault(path, f"is not that of {region_of(zone)}", stated, lies_in, ways=[use(path, lies_in)])
 
 
-@rule("node-tags", Level.ERROR, Stage.FORM, "AWS: NodeClass tags; Auto Mode cluster role with custom tags", firm=True)
+@rule("node-tags", Level.ERROR, Stage.FORM, f"{EKS}auto-learn-iam.html and {EKS}create-node-class.html", firm=True)
 def node_tags(s: Subject) -> Iterator[Fault]:
     """Tags on nodes are ones that Auto Mode accepts, and the cluster's role may set them."""
     for key in s.spec.node_pools.tags:
@@ -248,7 +249,7 @@ def node_tags(s: Subject) -> Iterator[Fault]:
         yield Fault("nodePools.tags", message, None, "no tags", fix, Level.WARNING, [remove("nodePools.tags")])
 
 
-@rule("names-unique", Level.ERROR, Stage.FORM, "Kubernetes: an object's name is unique in its namespace", firm=True, blocks_layout=True)
+@rule("names-unique", Level.ERROR, Stage.FORM, OBJECT_NAMES, firm=True, blocks_layout=True)
 def names_unique(s: Subject) -> Iterator[Fault]:
     """No two models share a name or make objects of the same name."""
     first: dict[str, int] = {}
@@ -271,7 +272,7 @@ def names_unique(s: Subject) -> Iterator[Fault]:
             first.setdefault(n, i)
 
 
-@rule("names-length", Level.ERROR, Stage.FORM, "kubernetes-sigs/lws: troubleshooting page; StatefulSet label limit of 63")
+@rule("names-length", Level.ERROR, Stage.FORM, f"{LWS}troubleshooting/")
 def names_length(s: Subject) -> Iterator[Fault]:
     """A LeaderWorkerSet's name leaves room for what the controllers append (`-0-1` and a revision hash)."""
     for of_pair, model in s.written():
@@ -283,7 +284,7 @@ def names_length(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{of_pair}.name", f"is too long for the pods of {whose}", model.name, f"at most {limit} characters", "shorten it")
 
 
-@rule("cluster-name", Level.ERROR, Stage.FORM, "AWS: an IAM role's name has at most 64 characters")
+@rule("cluster-name", Level.ERROR, Stage.FORM, f"{IAM}reference_iam-quotas.html")
 def cluster_name(s: Subject) -> Iterator[Fault]:
     """The cluster's name leaves room for the GPU role's, which carries the region as well."""
     if s.spec.existing_cluster is not None:
@@ -294,7 +295,7 @@ def cluster_name(s: Subject) -> Iterator[Fault]:
         yield Fault(path, "is too long for the IAM role of its nodes", s.spec.cluster_name, f"at most {limit} characters", "shorten it")
 
 
-@rule("secret-names", Level.ERROR, Stage.FORM, "disagg-serving: the stack file names secrets and holds none", firm=True)
+@rule("secret-names", Level.ERROR, Stage.FORM, "our choice: docs/security.md", firm=True)
 def secret_names(s: Subject) -> Iterator[Fault]:
     """Where the name of a secret key belongs stands a name, not the secret itself, and each secret has one of its own."""
     places: dict[str, str] = {}
@@ -308,7 +309,7 @@ def secret_names(s: Subject) -> Iterator[Fault]:
             yield Fault(path, f"is also a {places[key]}: clients would know the token", key, "a key of its own", "name another")
 
 
-@rule("secret-keys", Level.WARNING, Stage.FORM, "Pulumi: secret configuration", firm=True)
+@rule("secret-keys", Level.WARNING, Stage.FORM, "https://www.pulumi.com/docs/iac/concepts/secrets/", firm=True)
 def secret_keys(s: Subject) -> Iterator[Fault]:
     """A secret that the environment names exists in the stack file, encrypted, unless an ESC environment supplies it."""
     if s.stack.secrets is None:
@@ -326,7 +327,7 @@ def secret_keys(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "is not a secret of this stack", key, allowed, fix, Level.WARNING)
 
 
-@rule("provider-credentials", Level.ERROR, Stage.FORM, "Pulumi: configuration of the AWS provider", firm=True)
+@rule("provider-credentials", Level.ERROR, Stage.FORM, "https://www.pulumi.com/registry/packages/aws/installation-configuration/", firm=True)
 def provider_credentials(s: Subject) -> Iterator[Fault]:
     """Keys of an AWS account do not stand in the stack file in plain text, where everybody who reads the repository has them."""
     for key in AWS_KEYS:
@@ -335,7 +336,7 @@ def provider_credentials(s: Subject) -> Iterator[Fault]:
             yield Fault(key, "stands in the stack file in plain text", None, "an encrypted value, or none", fix)
 
 
-@rule("accepted", Level.ERROR, Stage.FORM, "disagg-serving: an exception is one of a known rule, with a reason", firm=True)
+@rule("accepted", Level.ERROR, Stage.FORM, "our choice: docs/rules.md", firm=True)
 def accepted(s: Subject) -> Iterator[Fault]:
     """`accept` names only errors of rules that are not firm, each with a reason."""
     known = {r.id: r for r in rules()} if s.spec.accept else {}

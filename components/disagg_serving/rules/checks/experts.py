@@ -8,6 +8,7 @@ from ...corrections import Correction
 from ...errors import Level
 from ...planning.shapes import Served, group_size
 from ..alternatives import in_roles, near
+from ..documents import VLLM
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 SIZES, PROPOSED = range(1, 65), (1, 2, 4, 8, 16, 32, 64)
@@ -34,7 +35,7 @@ NEEDS = {
     "data-parallel",
     Level.ERROR,
     Stage.FORM,
-    "vLLM 0.33: docs/serving/data_parallel_deployment.md; EngineArgs.create_engine_config",
+    f"{VLLM}docs/serving/data_parallel_deployment.md",
     blocks_layout=True,
     judges="engine",
 )
@@ -63,7 +64,7 @@ def data_parallel(s: Subject) -> Iterator[Fault]:
     "experts",
     Level.ERROR,
     Stage.FORM,
-    "vLLM: expert parallelism gives each GPU whole experts, over tensorParallel x dataParallel",
+    f"{VLLM}docs/serving/expert_parallel_deployment.md",
     blocks_layout=True,
     judges="engine",
 )
@@ -88,7 +89,7 @@ def experts(s: Subject) -> Iterator[Fault]:
     "all-to-all",
     Level.ERROR,
     Stage.FORM,
-    "vLLM 0.33: --all2all-backend (config/parallel.py), docker/Dockerfile.efa; NVSHMEM: IBGDA needs mlx5",
+    f"{VLLM}docs/serving/expert_parallel_deployment.md and {VLLM}docker/Dockerfile.efa",
     judges="engine",
 )
 def all_to_all(s: Subject) -> Iterator[Fault]:

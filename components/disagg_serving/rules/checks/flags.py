@@ -54,7 +54,7 @@ class _Given(NamedTuple):
         return self.flag.replace("--no-", "--", 1).replace("--disable-", "--enable-", 1), self.keys
 
 
-@rule("engine-flags", Level.ERROR, Stage.FORM, "vLLM's own parser (catalog/engines/flags), asked by `make engine`")
+@rule("engine-flags", Level.ERROR, Stage.FORM, "docs/engine.md: `make engine` asks vLLM's own parser")
 def engine_flags(s: Subject) -> Iterator[Fault]:
     """The engine's version has the flags and values of fields and extraArgs, and extraArgs spell flags in full, once: else vLLM stops or guesses."""
     for served in s.served:

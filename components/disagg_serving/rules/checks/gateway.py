@@ -15,6 +15,7 @@ from ...planning.image_sources import is_chart, located, source_of
 from ...planning.shapes import Served
 from ...spec import GatewaySpec, PluginSpec
 from ...spec.network import region_of
+from ..documents import EC2, EKS, KUBERNETES, ROUTER
 from ..registry import Fault, Stage, Subject, meant, remove, rule, use
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ NEEDS = {"token-load-scorer": "inflight-load-producer"}
 """Scorers whose producer the endpoint picker does not add by itself (llm-d-router 0.10.0)."""
 
 
-@rule("gateway-public", Level.ERROR, Stage.FORM, "disagg-serving: an open endpoint spends GPUs on anybody's prompts", firm=True)
+@rule("gateway-public", Level.ERROR, Stage.FORM, "our choice: docs/how-to/public-endpoint.md", firm=True)
 def gateway_public(s: Subject) -> Iterator[Fault]:
     """A load balancer that faces the internet has source ranges, a certificate and an API key."""
     for path, gateway in _gateways(s):
@@ -61,7 +62,7 @@ def gateway_public(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.sourceRanges", "lets much of the internet in", wide, "your networks", "name them", Level.WARNING)
 
 
-@rule("gateway-unused", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing is a mistake", firm=True)
+@rule("gateway-unused", Level.ERROR, Stage.FORM, "our choice: docs/reference/stack-file.md", firm=True)
 def gateway_unused(s: Subject) -> Iterator[Fault]:
     """What is set for a gateway or for its routing has an effect."""
     for i, model in enumerate(s.spec.models):
@@ -78,7 +79,7 @@ def gateway_unused(s: Subject) -> Iterator[Fault]:
             yield Fault(place, f"has no effect {mode}", None, "without it", ways=[remove(place)])
 
 
-@rule("gateway-idle", Level.ERROR, Stage.FORM, "AWS: ELB guide, update the idle timeout of a Network Load Balancer")
+@rule("gateway-idle", Level.ERROR, Stage.FORM, "https://docs.aws.amazon.com/elasticloadbalancing/latest/network/update-idle-timeout.html")
 def gateway_idle(s: Subject) -> Iterator[Fault]:
     """A TLS listener closes connections after 350 seconds without a byte, whatever is asked."""
     for path, gateway in _gateways(s):
@@ -88,7 +89,7 @@ def gateway_idle(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "cannot be had with a certificate", asked, str(TLS_IDLE_SECONDS), advice, ways=[remove(place)])
 
 
-@rule("gateway-dns", Level.ERROR, Stage.FORM, "disagg-serving: a record in Route 53 needs an AWS provider", firm=True)
+@rule("gateway-dns", Level.ERROR, Stage.FORM, "our choice: docs/how-to/public-endpoint.md", firm=True)
 def gateway_dns(s: Subject) -> Iterator[Fault]:
     """A DNS record is made where AWS is used, and once a name."""
     first: dict[str, int] = {}
@@ -105,7 +106,7 @@ def gateway_dns(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.name", f"is that of models[{other}]", dns.name, "a name of its own", "choose another")
 
 
-@rule("routing", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: pkg/epp/framework/plugins/scheduling/profilehandler/disagg (v0.10.0)", firm=True)
+@rule("routing", Level.ERROR, Stage.FORM, f"{ROUTER}pkg/epp/framework/plugins/scheduling/profilehandler/disagg/disagg_profile_handler.go", firm=True)
 def routing(s: Subject) -> Iterator[Fault]:
     """Deciding by prefix needs a bound, and then decode alone answers requests that nothing has checked for KV-transfer fields."""
     for i, model in enumerate(s.spec.models):
@@ -125,7 +126,7 @@ def routing(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "belongs to prefixBased", asked.non_cached_tokens, "without it", ways=either)
 
 
-@rule("router-plugins", Level.ERROR, Stage.FORM, "llm-d/llm-d-router: cmd/epp/runner/runner.go (v0.10.0); catalog/routers", firm=True)
+@rule("router-plugins", Level.ERROR, Stage.FORM, f"{ROUTER}cmd/epp/runner/runner.go", firm=True)
 def router_plugins(s: Subject) -> Iterator[Fault]:
     """The router's release has every plugin that is asked for, with these parameters; an unknown one stops the endpoint picker."""
     if s.spec.router.version != DEFAULT_ROUTER and s.spec.router.version in s.catalog.routers:
@@ -147,7 +148,7 @@ def router_plugins(s: Subject) -> Iterator[Fault]:
             yield from _together(path, plugins or (), served)
 
 
-@rule("service-cidr", Level.ERROR, Stage.FORM, "AWS: EKS, Kubernetes network config", firm=True, presumes_made="network", parts=("cluster",))
+@rule("service-cidr", Level.ERROR, Stage.FORM, f"{EKS}create-cluster.html", firm=True, presumes_made="network", parts=("cluster",))
 def service_range(s: Subject) -> Iterator[Fault]:
     """The Services' addresses are private, /12 to /24, and apart from the VPC's."""
     existing = s.spec.existing_cluster
@@ -166,7 +167,7 @@ def service_range(s: Subject) -> Iterator[Fault]:
             yield Fault(place, f"overlaps the VPC's {network}", str(services), "a range apart from it", ways=ways, otherwise="move one of them")
 
 
-@rule("policy-enforced", Level.INFO, Stage.FORM, "AWS: EKS user guide, network policies with Auto Mode")
+@rule("policy-enforced", Level.INFO, Stage.FORM, f"{EKS}auto-net-pol.html")
 def policy_enforced(s: Subject) -> Iterator[Fault]:
     """On a cluster that exists its owner decides whether NetworkPolicies are enforced."""
     if s.spec.network_policy.enabled and s.spec.existing_cluster is not None:
@@ -175,7 +176,7 @@ def policy_enforced(s: Subject) -> Iterator[Fault]:
         yield Fault("networkPolicy", message, None, what, "ask for it; `kubectl get configmap -n kube-system amazon-vpc-cni` shows it")
 
 
-@rule("policy-addresses", Level.INFO, Stage.FORM, "disagg-serving: what is not known is not narrowed down", presumes_made="network")
+@rule("policy-addresses", Level.INFO, Stage.FORM, "our choice: docs/security.md", presumes_made="network")
 def policy_addresses(s: Subject) -> Iterator[Fault]:
     """On a network that exists, policies admit every private address as load balancer until the VPC's networks are given."""
     if s.spec.network_policy.enabled and not makes_network(s.spec) and not s.spec.network_policy.vpc_cidrs:
@@ -183,7 +184,7 @@ def policy_addresses(s: Subject) -> Iterator[Fault]:
         yield Fault("networkPolicy.vpcCidrs", "is not set, so routers take requests from all private addresses", None, "the VPC's networks", fix)
 
 
-@rule("policy-everything", Level.ERROR, Stage.FORM, "Kubernetes: an exception of a NetworkPolicy is smaller than its block", firm=True)
+@rule("policy-everything", Level.ERROR, Stage.FORM, f"{KUBERNETES}concepts/services-networking/network-policies/", firm=True)
 def policy_everything(s: Subject) -> Iterator[Fault]:
     """The VPC's networks and the places of weights are named, not the whole internet or a large part of it."""
     policy = s.spec.network_policy
@@ -197,7 +198,7 @@ def policy_everything(s: Subject) -> Iterator[Fault]:
     "policy-use",
     Level.ERROR,
     Stage.FORM,
-    "disagg-serving: a setting that does nothing, or shuts out what serving needs, is a mistake",
+    "our choice: docs/security.md",
     firm=True,
     presumes_made="network",
 )
@@ -224,7 +225,7 @@ def policy_use(s: Subject) -> Iterator[Fault]:
             yield Fault(f"models[{i}].weights", message, None, "a hub inside weightsCidrs, or s3", "check that the hub is in it", Level.WARNING)
 
 
-@rule("efa-unfiltered", Level.INFO, Stage.FORM, "disagg-serving: EFA passes the kernel by, where NetworkPolicies are enforced")
+@rule("efa-unfiltered", Level.INFO, Stage.FORM, f"{EC2}efa.html and docs/security.md")
 def efa_unfiltered(s: Subject) -> Iterator[Fault]:
     """NetworkPolicies filter TCP and UDP; what GPU nodes say over EFA is bounded only by the security group that they share."""
     fabric = list(dict.fromkeys(served.spec.name for served in s.served if served.spec.disaggregated or _spans_nodes(served)))
@@ -233,7 +234,7 @@ def efa_unfiltered(s: Subject) -> Iterator[Fault]:
         yield Fault("networkPolicy", message, None, "one environment for each model that must be apart")
 
 
-@rule("image-sources", Level.ERROR, Stage.FORM, "OCI: references of images and charts", firm=True)
+@rule("image-sources", Level.ERROR, Stage.FORM, "https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md", firm=True)
 def image_sources(s: Subject) -> Iterator[Fault]:
     """Registries and their mirrors are written as in an image's name, each is used, and what they make is an image with a tag or digest."""
     sources = s.spec.image_sources
@@ -256,7 +257,12 @@ def image_sources(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("gateway-class", Level.WARNING, Stage.FORM, "AWS Load Balancer Controller: Service annotations; Auto Mode brings its own")
+@rule(
+    "gateway-class",
+    Level.WARNING,
+    Stage.FORM,
+    f"{EKS}auto-configure-nlb.html and https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/service/annotations/",
+)
 def gateway_class(s: Subject) -> Iterator[Fault]:
     """Without Auto Mode somebody has to run the AWS Load Balancer Controller, or the load balancer is waited for in vain."""
     for path, _ in _gateways(s):
@@ -266,7 +272,7 @@ def gateway_class(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, None, "the controller, class service.k8s.aws/nlb", "install it", ways=ways)
 
 
-@rule("gateway-split", Level.WARNING, Stage.FORM, "llm-d/llm-d-router: pkg/sidecar (v0.10.0): without the header decode answers alone")
+@rule("gateway-split", Level.WARNING, Stage.FORM, f"{ROUTER}pkg/sidecar/proxy/proxy.go")
 def gateway_split(s: Subject) -> Iterator[Fault]:
     """Without the router nothing splits requests: whoever calls decode pods decides, also about where they read KV."""
     for i, model in enumerate(s.spec.models):
@@ -276,7 +282,7 @@ def gateway_split(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, False, "true", advice, ways=[remove(place)])
 
 
-@rule("gateway-certificate", Level.ERROR, Stage.FORM, "AWS: a load balancer takes certificates of its own region")
+@rule("gateway-certificate", Level.ERROR, Stage.FORM, "https://docs.aws.amazon.com/acm/latest/userguide/acm-regions.html")
 def gateway_certificate(s: Subject) -> Iterator[Fault]:
     """A certificate is one of the cluster's region, and there is a name that it can be for."""
     zone = s.spec.network.zone

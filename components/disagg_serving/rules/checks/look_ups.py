@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from ...errors import Level
 from ...planning.shapes import Layout, Pool
+from ..documents import EC2_API, QUOTAS
 from ..looked_up import LookedUp, Reservation, quota_of
 from ..registry import Fault, Stage, Subject, rule
 
@@ -23,7 +24,7 @@ def _asked(s: Subject) -> Iterator[tuple[Layout, LookedUp]]:
         yield s.layout, s.looked_up
 
 
-@rule("look-up-failed", Level.WARNING, Stage.LOOK_UP, "docs/look-ups.md: the IAM policy of all look-ups")
+@rule("look-up-failed", Level.WARNING, Stage.LOOK_UP, "docs/look-ups.md")
 def look_up_failed(s: Subject) -> Iterator[Fault]:
     """Each look-up was answered; one that was not says which IAM action it needs."""
     for _layout, facts in _asked(s):
@@ -32,7 +33,7 @@ def look_up_failed(s: Subject) -> Iterator[Fault]:
             yield Fault("lookUps", f"{f.look_up}{asked} could not be looked up: {f.problem}", None, "", f.fix)
 
 
-@rule("look-up-quota", Level.ERROR, Stage.LOOK_UP, "AWS: Service Quotas of EC2, in vCPUs, a region; 0 in new accounts")
+@rule("look-up-quota", Level.ERROR, Stage.LOOK_UP, QUOTAS)
 def look_up_quota(s: Subject) -> Iterator[Fault]:
     """The account's quota allows all nodes that the pools may have."""
     for layout, facts in _asked(s):
@@ -56,7 +57,7 @@ def look_up_quota(s: Subject) -> Iterator[Fault]:
                 yield Fault("models", message, f"{allowed:g}", "", "", Level.INFO)
 
 
-@rule("look-up-offering", Level.ERROR, Stage.LOOK_UP, "AWS: EC2 DescribeInstanceTypeOfferings")
+@rule("look-up-offering", Level.ERROR, Stage.LOOK_UP, f"{EC2_API}API_DescribeInstanceTypeOfferings.html")
 def look_up_offering(s: Subject) -> Iterator[Fault]:
     """Each instance type is offered in the zone of its pool."""
     for layout, facts in _asked(s):
@@ -68,7 +69,7 @@ def look_up_offering(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{pool.path}.instanceType", f"is not offered in {pool.zone}", pool.instance.id, allowed, fix)
 
 
-@rule("look-up-reservation", Level.ERROR, Stage.LOOK_UP, "AWS: EC2 DescribeCapacityReservations")
+@rule("look-up-reservation", Level.ERROR, Stage.LOOK_UP, f"{EC2_API}API_DescribeCapacityReservations.html")
 def look_up_reservation(s: Subject) -> Iterator[Fault]:
     """Reservations exist, are active, of the pool's type and zone, hold as many instances as it may have, and do not end soon."""
     for layout, facts in _asked(s):
@@ -122,7 +123,13 @@ def _time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-@rule("look-up-price", Level.WARNING, Stage.LOOK_UP, "AWS: Price List, on demand, Linux, shared tenancy; EC2 spot price history")
+@rule(
+    "look-up-price",
+    Level.WARNING,
+    Stage.LOOK_UP,
+    "https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html and "
+    f"{EC2_API}API_DescribeSpotPriceHistory.html",
+)
 def look_up_price(s: Subject) -> Iterator[Fault]:
     """Prices that the plan calculates with are those that AWS lists; the plan's own stay as they are."""
     for layout, facts in _asked(s):

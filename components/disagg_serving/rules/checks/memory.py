@@ -12,6 +12,7 @@ from ...forecast.capacities import capacity_of, unknown_memory
 from ...forecast.fit import Bars, Capacity, Fit
 from ...planning.shapes import Group, Served
 from ..alternatives import field_of, in_roles, in_sides, other_engines
+from ..documents import AWS_SAMPLES, VLLM
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 MOST_UTILIZATION, LEAST_FREE_GIB = 0.93, 4
@@ -26,7 +27,7 @@ BATCHES, SHARES = (8192, 4096, 2048), (0.9, 0.92)
 MODEL_FIELDS = {"kvCacheDtype", "maxModelLen", "blockSize"}
 ENTRIES = {"engineVersion": "engine", "architecture": "model", "mla": "model", "indexer": "model", "slidingWindow": "model"}
 """Where the stack file names what a finding about an engine's shape is about."""
-PLANNING = "disagg-serving: forecast/fit, checked on public start-up logs (make accuracy)"
+PLANNING = "docs/forecast.md: `make accuracy` holds it against public start-up logs"
 
 
 @rule("memory-unknown", Level.ERROR, Stage.LAYOUT, PLANNING, judges="memory")
@@ -65,7 +66,7 @@ def memory_fit(s: Subject) -> Iterator[Fault]:
     "context-fit",
     Level.ERROR,
     Stage.LAYOUT,
-    "vLLM: refuses to start when one request of maxModelLen does not fit the KV cache",
+    f"{VLLM}vllm/v1/core/kv_cache_utils.py",
     reads=("maxNumBatchedTokens",),
     judges="memory",
 )
@@ -96,7 +97,13 @@ def context_fit(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, longest, allowed, "set calibration from the log of a start", Level.WARNING, ways)
 
 
-@rule("memory-margin", Level.WARNING, Stage.FORM, "public runs: start-up passed at 0.97 and four requests ran out of memory", judges="engine")
+@rule(
+    "memory-margin",
+    Level.WARNING,
+    Stage.FORM,
+    f"{AWS_SAMPLES}k8s-manifest/lws/lws-kimi-k3-tp8pp2-p5en.yaml (0.97 failed under load)",
+    judges="engine",
+)
 def memory_margin(s: Subject) -> Iterator[Fault]:
     """Some memory stays free beside what vLLM counts on: its profile is one run without traffic."""
     for served, name, role, path in s.roles():
@@ -109,7 +116,7 @@ def memory_margin(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, share, f"at most {MOST_UTILIZATION} and {LEAST_FREE_GIB} GiB free", ways=[use(place, *MARGINS)])
 
 
-@rule("latent-copies", Level.WARNING, Stage.LAYOUT, "vLLM: tensor parallelism keeps the whole latent on each GPU")
+@rule("latent-copies", Level.WARNING, Stage.LAYOUT, f"{VLLM}docs/serving/context_parallel_deployment.md")
 def latent_copies(s: Subject) -> Iterator[Fault]:
     """With multi-head latent attention, tensor parallelism does not make KV cache: each GPU keeps a copy; ranks and stages share it out."""
     for group, found in _calculated(s):

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from ...errors import Level
 from ...planning.observability import EXPORTER_NAMESPACE
+from ..documents import KUBERNETES
 from ..registry import Fault, Stage, Subject, remove, rule
 
 SYSTEM = ("default", "kube-")
 OWN = "a namespace of its own"
 
 
-@rule("namespaces", Level.ERROR, Stage.FORM, "Kubernetes: namespaces of the system; a namespace has one owner", firm=True)
+@rule("namespaces", Level.ERROR, Stage.FORM, f"{KUBERNETES}concepts/overview/working-with-objects/namespaces/", firm=True)
 def namespaces(s: Subject) -> Iterator[Fault]:
     """Each model and each chart that is installed has a namespace of its own, which is made and deleted with it."""
     installed = _of_charts(s)

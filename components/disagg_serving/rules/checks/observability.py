@@ -14,7 +14,7 @@ OWNER_KEYS = {labels.MANAGED_BY, labels.PART_OF, labels.COMPONENT, labels.APP_NA
 OPERATOR = "the Prometheus operator, for example by kube-prometheus-stack"
 
 
-@rule("observability-operator", Level.WARNING, Stage.FORM, "prometheus-operator: PodMonitor and PrometheusRule are kinds of its own")
+@rule("observability-operator", Level.WARNING, Stage.FORM, "https://prometheus-operator.dev/docs/api-reference/api/")
 def operator(s: Subject) -> Iterator[Fault]:
     """PodMonitors and alerts need the Prometheus operator's kinds, which a cluster that this stack makes has not at its first `up`."""
     asked = s.spec.observability
@@ -26,7 +26,7 @@ def operator(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"observability.{key}", message, True, f"true where there is {OPERATOR}", fix)
 
 
-@rule("observability-unused", Level.ERROR, Stage.FORM, "disagg-serving: a setting that does nothing is a mistake", firm=True)
+@rule("observability-unused", Level.ERROR, Stage.FORM, "our choice: docs/observability.md", firm=True)
 def unused(s: Subject) -> Iterator[Fault]:
     """What is set for dashboards, monitors or the exporter's chart has an effect, and takes no label of the project's own."""
     asked = s.spec.observability
@@ -53,7 +53,7 @@ def unused(s: Subject) -> Iterator[Fault]:
         yield Fault(place, message, "existing", "none, chart", ways=[remove(place)])
 
 
-@rule("observability-labels", Level.ERROR, Stage.FORM, "disagg-serving: queries select by the labels model and role, which its PodMonitors add")
+@rule("observability-labels", Level.ERROR, Stage.FORM, "our choice: docs/observability.md")
 def label_source(s: Subject) -> Iterator[Fault]:
     """Dashboards and alerts read labels that the PodMonitors add."""
     asked = s.spec.observability
@@ -67,7 +67,7 @@ def label_source(s: Subject) -> Iterator[Fault]:
     "observability-metrics",
     Level.ERROR,
     Stage.FORM,
-    "disagg-serving: a query reads only metrics that are listed for the release that runs",
+    "docs/observability.md",
     firm=True,
 )
 def metrics_known(s: Subject) -> Iterator[Fault]:
@@ -84,7 +84,7 @@ def metrics_known(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, message, served.spec.engine if path.endswith("engine") else None, ", ".join(served.metric_lists), fix)
 
 
-@rule("observability-left-out", Level.INFO, Stage.FORM, "disagg-serving: catalog/metrics, read from the sources of each release")
+@rule("observability-left-out", Level.INFO, Stage.FORM, "docs/observability.md")
 def left_out(s: Subject) -> Iterator[Fault]:
     """What an engine does not measure is left out of dashboards and alerts, and said."""
     if not s.spec.observability.reads_metrics:
@@ -101,7 +101,8 @@ def left_out(s: Subject) -> Iterator[Fault]:
     "observability-dcgm",
     Level.WARNING,
     Stage.FORM,
-    "NVIDIA/dcgm-exporter#612 and #636; bottlerocket-os/bottlerocket#3992; aws-observability/helm-charts#217",
+    "https://github.com/NVIDIA/dcgm-exporter/issues/612 https://github.com/NVIDIA/dcgm-exporter/issues/636 "
+    "https://github.com/bottlerocket-os/bottlerocket/issues/3992 https://github.com/aws-observability/helm-charts/issues/217",
 )
 def dcgm_unproven(s: Subject) -> Iterator[Fault]:
     """The DCGM exporter needs rights that nothing else here has, and whether it starts on a node of Auto Mode shows only there."""

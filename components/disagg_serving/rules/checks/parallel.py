@@ -12,6 +12,7 @@ from ...planning.shapes import Served, fills, world_size
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
 from ..alternatives import in_roles, in_sides, near
+from ..documents import AWS_RUNS, EKS, PREFILL_AND_DECODE, VLLM
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -24,7 +25,7 @@ RANKS = (1, 2, 4, 8)
     "pd-tensor-parallel",
     Level.ERROR,
     Stage.FORM,
-    "vLLM 0.33: nixl/base_worker.py, heterogeneous tensor parallelism; llm-d PR#2187",
+    f"{PREFILL_AND_DECODE} and https://github.com/llm-d/llm-d/pull/2187",
     blocks_layout=True,
 )
 def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
@@ -57,7 +58,7 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
     "expert-blocks",
     Level.ERROR,
     Stage.FORM,
-    "vLLM 0.33: validate_fp8_block_shape and _moe: block-quantized FP8 is cut at multiples of 128",
+    f"{VLLM}vllm/model_executor/layers/quantization/utils/fp8_utils.py (validate_fp8_block_shape)",
     blocks_layout=True,
     judges="engine",
 )
@@ -84,7 +85,7 @@ def fp8_blocks(s: Subject) -> Iterator[Fault]:
     "tensor-parallel-nodes",
     Level.WARNING,
     Stage.LAYOUT,
-    "vLLM: parallelism and scaling: tensor parallelism inside a node; AWS: all-reduces of up to 1 MB over EFA are bound by latency",
+    f"{VLLM}docs/serving/parallelism_scaling.md and {AWS_RUNS}micro-benchmarks/nccl-tests/README.md",
 )
 def tensor_parallel_nodes(s: Subject) -> Iterator[Fault]:
     """Tensor parallelism stays inside a node: over several, every layer waits for the network twice."""
@@ -104,7 +105,7 @@ def tensor_parallel_nodes(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{group.path}.tensorParallel", message, tp, f"at most {gpus}", "measure it", ways=ways)
 
 
-@rule("pipeline-stages", Level.INFO, Stage.FORM, "vLLM: the slowest stage sets the pace", judges="engine")
+@rule("pipeline-stages", Level.INFO, Stage.FORM, f"{VLLM}vllm/distributed/utils.py (get_pp_indices)", judges="engine")
 def pipeline_stages(s: Subject) -> Iterator[Fault]:
     """Pipeline stages are of equal size, or some GPUs wait for others."""
     for served, _name, role, path in s.roles():
@@ -114,7 +115,7 @@ def pipeline_stages(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.pipelineParallel", f"cuts {layers} layers into unequal stages", stages, _list(fitting))
 
 
-@rule("pipeline-speculative", Level.WARNING, Stage.FORM, "vllm-project/recipes: no multi-node pipeline profile has speculation")
+@rule("pipeline-speculative", Level.WARNING, Stage.FORM, "https://github.com/vllm-project/recipes/blob/8959cf64/strategies/multi_node_tp_pp.yaml")
 def pipeline_speculative(s: Subject) -> Iterator[Fault]:
     """Speculative decoding over pipeline stages is in no published recipe."""
     for served, _name, role, path in s.roles():
@@ -130,7 +131,7 @@ def pipeline_speculative(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("efa-alignment", Level.INFO, Stage.FORM, "AWS: EKS user guide, device management for EFA: no alignment on Bottlerocket, which Auto Mode runs")
+@rule("efa-alignment", Level.INFO, Stage.FORM, f"{EKS}device-management-efa.html")
 def efa_alignment(s: Subject) -> Iterator[Fault]:
     """Pods smaller than a node may get EFA devices that are not next to their GPUs; KV then crosses the CPU's interconnect."""
     for served, name, role, path in s.roles():

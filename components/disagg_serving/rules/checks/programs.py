@@ -12,6 +12,7 @@ from typing import Any
 from ... import labels
 from ...errors import Level
 from ..declared import KUBERNETES, OWNER, Declared, amount, node_pools, pod_templates, refused, unknown, values_of, within
+from ..documents import KARPENTER, OBJECT_NAMES, SELECTORS
 from ..registry import Fault, Stage, Subject, rule
 
 CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
@@ -36,7 +37,7 @@ NAMES = {
 """What AWS knows resources by, where programs give it: by type what it is called, and the inputs that are its name together."""
 
 
-@rule("object-twice", Level.ERROR, Stage.OBJECTS, "Kubernetes: names are unique by kind and namespace", firm=True)
+@rule("object-twice", Level.ERROR, Stage.OBJECTS, OBJECT_NAMES, firm=True)
 def object_twice(s: Subject) -> Iterator[Fault]:
     """An object of a cluster, or a release of a chart, is declared once: two would overwrite each other, and deleting one deletes both."""
     first: dict[tuple[str, ...], Declared] = {}
@@ -107,7 +108,14 @@ def _differ(one: Declared, other: Declared) -> bool:
     return (one.path, one.owner) != (other.path, other.owner)
 
 
-@rule("name-twice", Level.ERROR, Stage.OBJECTS, "AWS: names of clusters, roles and buckets are unique", firm=True)
+@rule(
+    "name-twice",
+    Level.ERROR,
+    Stage.OBJECTS,
+    "https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html and "
+    "https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html",
+    firm=True,
+)
 def name_twice(s: Subject) -> Iterator[Fault]:
     """A name in AWS is given to one resource: the second cannot be made."""
     first: dict[tuple[str, ...], Declared] = {}
@@ -123,7 +131,7 @@ def name_twice(s: Subject) -> Iterator[Fault]:
             yield Fault(declared.path, f"is the name of {which}, too", "/".join(name[1:]), "", "give one another name")
 
 
-@rule("object-cluster", Level.ERROR, Stage.OBJECTS, "Pulumi: a default provider of Kubernetes takes the machine's kubeconfig")
+@rule("object-cluster", Level.ERROR, Stage.OBJECTS, "https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/")
 def object_cluster(s: Subject) -> Iterator[Fault]:
     """Components of a program that makes a cluster name the Kubernetes provider that leads to one."""
     made = [d for d in s.objects if d.type in CLUSTERS]
@@ -146,7 +154,7 @@ def _leading_to(cluster: Declared) -> str:
     return f"pulumi_kubernetes.Provider('{cluster.path.partition(' ')[2]}', kubeconfig={kubeconfig})"
 
 
-@rule("object-pool", Level.ERROR, Stage.OBJECTS, "Kubernetes: node selectors; Karpenter: limits of a NodePool")
+@rule("object-pool", Level.ERROR, Stage.OBJECTS, f"{SELECTORS} and {KARPENTER}concepts/nodepools/")
 def object_pool(s: Subject) -> Iterator[Fault]:
     """Where a program makes NodePools, they have nodes for its models' pods, and GPUs enough within their limits; other stacks may make some."""
     makers = node_pools(s.objects)

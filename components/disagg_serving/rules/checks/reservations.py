@@ -12,6 +12,7 @@ from ...errors import Level
 from ...forecast.cost import now
 from ...planning.shapes import pool_name
 from ...spec.capacity import CapacitySpec, ReservationSpec
+from ..documents import EC2, EKS, KARPENTER
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
@@ -23,7 +24,7 @@ FACTS = {"type": "type", "instance_type": "instanceType", "zone": "zone", "insta
 AFTERWARDS = "reserve what follows before it ends"
 
 
-@rule("reservations", Level.ERROR, Stage.FORM, "AWS: capacityReservationSelectorTerms; karpenter.sh/capacity-type reserved")
+@rule("reservations", Level.ERROR, Stage.FORM, f"{EKS}auto-odcr.html")
 def reservations(s: Subject) -> Iterator[Fault]:
     """Reserved capacity names its reservations, each of one instance type, and how many instances they hold; other capacity names none."""
     yield from _misnamed(s)
@@ -52,7 +53,7 @@ def reservations(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "does not use reservationIds", capacity.type, "reserved", ways=ways)
 
 
-@rule("reservation-shared", Level.WARNING, Stage.FORM, "disagg-serving: nodes is the part of a reservation that a pool may take")
+@rule("reservation-shared", Level.WARNING, Stage.FORM, "our choice: docs/reservations.md")
 def reservation_shared(s: Subject) -> Iterator[Fault]:
     """Pools that share a reservation take together no more instances than it holds, which the stack file alone cannot tell."""
     claims: dict[str, dict[str, tuple[int, str]]] = defaultdict(dict)
@@ -71,7 +72,7 @@ def reservation_shared(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.capacity.reservationIds", message, given, f"a reservation of at least {total}", fix, level)
 
 
-@rule("open-reservations", Level.INFO, Stage.FORM, "AWS: Auto Mode and On-Demand Capacity Reservations")
+@rule("open-reservations", Level.INFO, Stage.FORM, f"{EKS}auto-odcr.html")
 def open_reservations(s: Subject) -> Iterator[Fault]:
     """Once one NodeClass names reservations, Auto Mode no longer uses open ones for any NodeClass of the cluster."""
     for _served, _name, role, path in s.roles():
@@ -80,7 +81,7 @@ def open_reservations(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.capacity.reservationIds", message, None, "", "name the open ones where they are wanted")
 
 
-@rule("reservation-place", Level.ERROR, Stage.FORM, "AWS: a reservation is of one instance type in one zone")
+@rule("reservation-place", Level.ERROR, Stage.FORM, f"{EC2}ec2-capacity-reservations.html")
 def reservation_place(s: Subject) -> Iterator[Fault]:
     """A reservation lies in the zone of the GPU nodes and holds the role's instance type, and pools take no more than it holds."""
     for path, instance_type, capacity in _reserving(s):
@@ -99,7 +100,7 @@ def reservation_place(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.nodes", message, capacity.nodes, f"at most {held}", ways=ways, otherwise=otherwise)
 
 
-@rule("reservation-end", Level.ERROR, Stage.FORM, "AWS: Capacity Blocks, ended 30 minutes before their end date; EKS Auto Mode drains earlier")
+@rule("reservation-end", Level.ERROR, Stage.FORM, f"{EC2}ec2-capacity-blocks.html and {KARPENTER}tasks/odcrs/")
 def reservation_end(s: Subject) -> Iterator[Fault]:
     """A reservation has not ended, and one that ends within 14 days is said with what happens to its nodes."""
     for path, _, capacity in _reserving(s):
@@ -118,7 +119,7 @@ def reservation_end(s: Subject) -> Iterator[Fault]:
                 yield Fault(place, _what_happens(reservation), reservation.ends_at, "14 days ahead or more", AFTERWARDS, Level.WARNING)
 
 
-@rule("capacity-blocks", Level.WARNING, Stage.FORM, "aws/karpenter-provider-aws: CreateFleet takes one Capacity Block a request")
+@rule("capacity-blocks", Level.WARNING, Stage.FORM, "https://github.com/aws/karpenter-provider-aws/blob/v1.14.1/designs/capacity-block-support.md")
 def capacity_blocks(s: Subject) -> Iterator[Fault]:
     """A NodeClass has one Capacity Block of an instance type and zone: of several, each launch uses one that nobody chose."""
     found: dict[tuple[str, str], dict[str, tuple[str, str | None]]] = defaultdict(dict)

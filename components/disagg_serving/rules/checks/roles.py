@@ -14,6 +14,7 @@ from ...forecast.fit.kv import block_size, layer_bytes
 from ...planning.shapes import Group, Served, fills, group_size, world_size
 from ...spec.serving import RoleName
 from ..alternatives import SIZES, by_price, in_roles, near, other_engines, that_hold
+from ..documents import LIBFABRIC, NIXL_CONNECTOR, PREFILL_AND_DECODE, VLLM, VLLM_ISSUE
 from ..registry import Fault, Stage, Subject, remove, rule, use
 from .engine_arguments import names
 
@@ -24,7 +25,7 @@ PROPOSED_SIZES = (16, 32, 64)
 ADD_ROLE = {"prefill": "add decode, or rename prefill to server", "decode": "add prefill, or rename decode to server"}
 
 
-@rule("roles", Level.ERROR, Stage.FORM, "disagg-serving: prefill and decode, or server", firm=True, blocks_layout=True)
+@rule("roles", Level.ERROR, Stage.FORM, "our choice: docs/concepts.md", firm=True, blocks_layout=True)
 def roles_complete(s: Subject) -> Iterator[Fault]:
     """A model has prefill and decode, or server alone."""
     for i, model in enumerate(s.spec.models):
@@ -44,7 +45,7 @@ def roles_complete(s: Subject) -> Iterator[Fault]:
     "tensor-parallel",
     Level.ERROR,
     Stage.FORM,
-    "vLLM: ParallelConfig; NCCL stays inside a node where it can",
+    f"{VLLM}docs/serving/parallelism_scaling.md",
     firm=True,
     blocks_layout=True,
     judges="engine",
@@ -80,7 +81,7 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
     "heads",
     Level.ERROR,
     Stage.FORM,
-    "vLLM: attention heads are split over tensorParallel; vocabulary is padded to 64",
+    f"{VLLM}vllm/config/model.py and {VLLM}vllm/model_executor/layers/vocab_parallel_embedding.py",
     blocks_layout=True,
     judges="engine",
 )
@@ -103,9 +104,7 @@ def heads(s: Subject) -> Iterator[Fault]:
             yield Fault(place, f"has no effect: {served.spec.model} has no experts", True, "false", ways=[remove(place)])
 
 
-@rule(
-    "nixl-pipeline-parallel", Level.ERROR, Stage.FORM, "vLLM 0.23 to 0.33: NixlConnector refuses pipeline parallelism (vllm#52913)", judges="engine"
-)
+@rule("nixl-pipeline-parallel", Level.ERROR, Stage.FORM, f"{NIXL_CONNECTOR}base_worker.py and {VLLM_ISSUE}52913", judges="engine")
 def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
     """Prefill and decode have no pipeline stages: vLLM refuses them on a NIXL decoder and does not support them on a pull producer."""
     for served, name, role, path in s.roles():
@@ -116,7 +115,7 @@ def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "is not possible with the nixl connector", role.pipeline_parallel, "1", advice, ways=ways)
 
 
-@rule("pd-kv-layout", Level.ERROR, Stage.LAYOUT, "vLLM 0.33: NIXL compatibility hash and handshake; attention backends by GPU (platforms/cuda.py)")
+@rule("pd-kv-layout", Level.ERROR, Stage.LAYOUT, f"{PREFILL_AND_DECODE} and {VLLM}vllm/platforms/cuda.py")
 def pd_kv_layout(s: Subject) -> Iterator[Fault]:
     """Both roles keep KV in one layout: the dtype, packing and block size that vLLM chooses by GPU generation; else decode cannot read it."""
     for served in s.served:
@@ -140,7 +139,7 @@ def pd_kv_layout(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, kind, allowed, "", Level.WARNING, move, otherwise)
 
 
-@rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, "NIXL: the LIBFABRIC plugin requires GPUDirect RDMA; AWS product table", judges="engine")
+@rule("gpu-direct-rdma", Level.ERROR, Stage.FORM, f"{LIBFABRIC} and https://aws.amazon.com/ec2/instance-types/p5/", judges="engine")
 def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
     """KV moves between GPUs only on instance types with GPUDirect RDMA; between the nodes of one engine its lack costs time."""
     for served, name, role, path in s.roles():
@@ -156,7 +155,13 @@ def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, role.instance_type, ", ".join(kind.id for kind in able), advice, ways=ways)
 
 
-@rule("hardware-dtype", Level.ERROR, Stage.FORM, "NVIDIA: NVFP4 needs Blackwell", judges="engine")
+@rule(
+    "hardware-dtype",
+    Level.ERROR,
+    Stage.FORM,
+    "https://developer.nvidia.com/blog/introducing-nvfp4-for-efficient-and-accurate-low-precision-inference/",
+    judges="engine",
+)
 def hardware_dtype(s: Subject) -> Iterator[Fault]:
     """NVFP4 checkpoints run on Blackwell GPUs only."""
     for served, name, role, path in s.roles():
@@ -167,7 +172,7 @@ def hardware_dtype(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.instanceType", "cannot run nvfp4 weights", role.instance_type, ", ".join(able), ways=ways)
 
 
-@rule("node-selector", Level.ERROR, Stage.FORM, "disagg-serving: pods select the pools that are made for them", firm=True)
+@rule("node-selector", Level.ERROR, Stage.FORM, "our choice: docs/how-to/existing-cluster.md", firm=True)
 def node_selector(s: Subject) -> Iterator[Fault]:
     """Selectors and tolerations are given by hand exactly where no NodePools are made, and a selector stands for one instance type."""
     types: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}

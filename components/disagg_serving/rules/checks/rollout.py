@@ -15,6 +15,7 @@ from ...planning.placement import bounded, by_pool, pack
 from ...planning.scaling import scaled_out
 from ...planning.shapes import Group, Layout, Served
 from ...spec import ModelSpec
+from ..documents import NIXL_CONNECTOR, OBJECT_NAMES
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 TAKEN = ("prefill", "decode", "server", "api", "epp", "gateway", "mirror", "serving")
@@ -24,7 +25,7 @@ FEWER = "give the candidate fewer engines, or smaller ones"
 _NOT_COMPARED = ("generation", "candidate")
 
 
-@rule("candidate-differs", Level.ERROR, Stage.FORM, "disagg-serving: a second pair costs as much as the first", firm=True, blocks_layout=True)
+@rule("candidate-differs", Level.ERROR, Stage.FORM, "our choice: docs/rollout.md", firm=True, blocks_layout=True)
 def candidate_differs(s: Subject) -> Iterator[Fault]:
     """A candidate differs from the model that it follows, and its roles are complete."""
     for i, model in enumerate(s.spec.models):
@@ -51,7 +52,7 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
     "generation",
     Level.ERROR,
     Stage.FORM,
-    "Kubernetes: an object's name is unique in its namespace; LWS: a Service a set",
+    f"{OBJECT_NAMES} and docs/rollout.md",
     firm=True,
     blocks_layout=True,
 )
@@ -69,7 +70,7 @@ def generation(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, "ends the names of other objects of the model", name, f"anything but {', '.join(TAKEN)}", "choose another")
 
 
-@rule("candidate-weights", Level.ERROR, Stage.FORM, "disagg-serving: the model string says where weights are", firm=True)
+@rule("candidate-weights", Level.ERROR, Stage.FORM, "our choice: docs/rollout.md", firm=True)
 def candidate_weights(s: Subject) -> Iterator[Fault]:
     """A candidate with other weights reads them from another folder, and names no folder where there is no bucket."""
     for i, model in enumerate(s.spec.models):
@@ -84,7 +85,7 @@ def candidate_weights(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.revision", message, given.revision, "with weights.s3.prefix", "add weights.s3.prefix to the candidate")
 
 
-@rule("candidate-capacity", Level.ERROR, Stage.LAYOUT, "disagg-serving: both pairs run until the candidate is activated")
+@rule("candidate-capacity", Level.ERROR, Stage.LAYOUT, "docs/rollout.md")
 def candidate_capacity(s: Subject) -> Iterator[Fault]:
     """The nodes of each pool hold the candidate's pods beside those that serve."""
     for pool, groups, bound in bounded(s.layout) if s.layout else ():
@@ -104,7 +105,7 @@ def candidate_capacity(s: Subject) -> Iterator[Fault]:
         yield Fault(widest.path, message, None, allowed, advice, ways=_ways(widest, groups, most, needed), otherwise=FEWER)
 
 
-@rule("candidate-growth", Level.WARNING, Stage.LAYOUT, "disagg-serving: a candidate is scaled from its activation on")
+@rule("candidate-growth", Level.WARNING, Stage.LAYOUT, "docs/rollout.md")
 def candidate_growth(s: Subject) -> Iterator[Fault]:
     """What a candidate may grow to, once it serves alone, fits the nodes that are reserved or allowed, as for those that serve."""
     for served, layout in ((c, s.layout) for c in s.layout.candidates) if s.layout and s.layout.pools else ():
@@ -121,7 +122,7 @@ def candidate_growth(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, widest.replicas, f"at most {most}" if most else "", ways=[use(place, most) if most else []], otherwise=FEWER)
 
 
-@rule("rollout-step", Level.INFO, Stage.LAYOUT, "disagg-serving: docs/rollout.md")
+@rule("rollout-step", Level.INFO, Stage.LAYOUT, "docs/rollout.md")
 def rollout_step(s: Subject) -> Iterator[Fault]:
     """What a candidate's step does, and what comes next."""
     for served in s.served if s.layout else ():
@@ -144,7 +145,7 @@ def rollout_step(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, advice=advice)
 
 
-@rule("pair-identity", Level.INFO, Stage.LAYOUT, "vLLM 0.33: NIXL compatibility hash (nixl/metadata.py)")
+@rule("pair-identity", Level.INFO, Stage.LAYOUT, f"{NIXL_CONNECTOR}metadata.py")
 def pair_identity(s: Subject) -> Iterator[Fault]:
     """Prefill and decode of two revisions never work together, so a change of what they share interrupts serving unless it is a candidate."""
     for served in s.served if s.layout else ():

@@ -10,6 +10,7 @@ from ...errors import Level
 from ...planning.shapes import Served, group_size
 from ...spec import S3WeightsSpec
 from ...spec.network import region_of
+from ..documents import EKS, IAM, VLLM
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 MUCH_GB = 1000
@@ -19,7 +20,7 @@ FOLDER = re.compile(r"[A-Za-z0-9._/-]+")
 """What a folder of a bucket may be made of: other characters mean something in IAM policies and URIs."""
 
 
-@rule("weights-source", Level.ERROR, Stage.FORM, "disagg-serving: one source of weights, used as it is written", firm=True)
+@rule("weights-source", Level.ERROR, Stage.FORM, "our choice: docs/how-to/weights-to-s3.md", firm=True)
 def weights_source(s: Subject) -> Iterator[Fault]:
     """A mirror has a place and a revision, and nothing is set that the source does not use."""
     for of_pair, model in s.written():
@@ -45,7 +46,7 @@ def weights_source(s: Subject) -> Iterator[Fault]:
             yield Fault(place, "has no effect: nothing is read from Hugging Face", weights.token_key, "without it", ways=ways)
 
 
-@rule("weights-streamer", Level.ERROR, Stage.FORM, "vllm-project/vllm: docker/Dockerfile, runai-model-streamer")
+@rule("weights-streamer", Level.ERROR, Stage.FORM, f"{VLLM}docker/Dockerfile (runai-model-streamer)")
 def weights_streamer(s: Subject) -> Iterator[Fault]:
     """Weights stream from S3 only with an image that carries the Run:ai streamer."""
     for served in s.served:
@@ -55,7 +56,7 @@ def weights_streamer(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "has no streamer for S3", served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
-@rule("weights-bucket", Level.ERROR, Stage.FORM, "AWS: a bucket has one owner", firm=True)
+@rule("weights-bucket", Level.ERROR, Stage.FORM, "our choice: docs/how-to/weights-to-s3.md", firm=True)
 def weights_bucket(s: Subject) -> Iterator[Fault]:
     """Models that share a bucket say the same about it."""
     first: dict[str, tuple[int, S3WeightsSpec]] = {}
@@ -79,7 +80,7 @@ def weights_bucket(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, f"is not that of {where} for the same bucket", ours, written(value), ways=[use(path, value)])
 
 
-@rule("weights-folder", Level.ERROR, Stage.FORM, "AWS: IAM policies match resources by pattern", firm=True)
+@rule("weights-folder", Level.ERROR, Stage.FORM, f"{IAM}reference_policies_elements_resource.html", firm=True)
 def weights_folder(s: Subject) -> Iterator[Fault]:
     """Each folder of a bucket holds one revision of one repository: engines read all that is below theirs."""
     seen: list[Served] = []
@@ -96,7 +97,7 @@ def weights_folder(s: Subject) -> Iterator[Fault]:
         seen.append(served)
 
 
-@rule("weights-access", Level.WARNING, Stage.FORM, "AWS: EKS Pod Identity associations")
+@rule("weights-access", Level.WARNING, Stage.FORM, f"{EKS}pod-identities.html")
 def weights_access(s: Subject) -> Iterator[Fault]:
     """Who reads from S3 needs a role; on a cluster by kubeconfig somebody else has to give it."""
     existing = s.spec.existing_cluster
@@ -114,7 +115,7 @@ def weights_access(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, True, "false", level=Level.ERROR, ways=[remove(path)])
 
 
-@rule("weights-download", Level.WARNING, Stage.FORM, "disagg-serving: every pod of a download has its own copy")
+@rule("weights-download", Level.WARNING, Stage.FORM, "our choice: docs/how-to/weights-to-s3.md")
 def weights_download(s: Subject) -> Iterator[Fault]:
     """Together the pods do not download a terabyte or more from Hugging Face at each start."""
     for served in s.served:
@@ -128,7 +129,7 @@ def weights_download(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights", message, f"{served.facts.checkpoint_gb:g} GB", f"less than {MUCH_GB} GB in all", fix)
 
 
-@rule("node-cache", Level.WARNING, Stage.FORM, "AWS: EKS user guide, fast model loading; not run here on Auto Mode")
+@rule("node-cache", Level.WARNING, Stage.FORM, f"{EKS}ml-inference-fast-model-loading.html and docs/proof.md")
 def node_cache(s: Subject) -> Iterator[Fault]:
     """A cache on the node is not proven on Auto Mode: SELinux may refuse the folder, and nothing empties it or counts its size."""
     for i, model in enumerate(s.spec.models):
