@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import unified_diff
 from inspect import getdoc
 from pathlib import Path
 from sys import modules
@@ -26,6 +27,10 @@ AREAS: Mapping[str, str] = {
 }  # fmt: skip
 """Each module of rules/checks with the heading of its rules, in the order of the page. No heading is a rule's id."""
 FORM = "Reading a stack file"
+AROUND = 3
+"""Lines shown before and after a changed one."""
+MAIN = {"Pulumi.prod.yaml", "__main__.py"}
+"""Files that need no name above them."""
 
 
 def rules_page() -> str:
@@ -35,12 +40,12 @@ def rules_page() -> str:
         found[one.check.__module__.rpartition(".")[2]].append(one)
     intro = [
         "What `disagg check`, `disagg plan` and `pulumi up` check, generated from the registry (`make generate`). An error stops the",
-        "deployment, a warning is for the reviewer, info explains. `disagg explain RULE` prints the same as stands here.",
+        "deployment, a warning is for the reviewer, info explains.",
         "",
         "An error of a rule without `firm` can be accepted in the stack file, with a reason, and is a warning then:",
         "`accept: {group-capacity: the second reservation begins on Monday}`.",
         "",
-        "Each rule has an example that a test runs: one that has the finding, and the same without it.",
+        "Each rule has an example that a test runs: `-` lines have the finding, `+` lines end it. `disagg explain RULE` prints both files whole.",
     ]
     headed = {FORM: list(FORM_CHECKS), **{AREAS[area]: [r.id for r in held] for area, held in found.items()}}
     index = [(f"[{heading}](#{_slug(heading)})", ", ".join(f"[{i}](#{i})" for i in ids)) for heading, ids in headed.items()]
@@ -67,18 +72,20 @@ def _area(area: str, held: list[Rule]) -> list[str]:
 def _explained(rule: str) -> Iterator[str]:
     about = explanation_of(rule)
     yield from ("", f"What it means: {escaped(about.means)}", "", f"What to do: {escaped(about.do)}")
-    for title, case in (("Example:", about.bad), ("Without the finding:", about.good)):
-        if case is not None:
-            yield from ("", title)
-            yield from _shown(case)
+    if about.bad is not None and about.good is not None:
+        yield from _mended(about.bad, about.good)
 
 
-def _shown(case: Case) -> Iterator[str]:
-    parts = case.parts()
-    for part in parts:
-        if len(parts) > 1:
-            yield from ("", f"{part.name}:")
-        yield from ("", f"```{part.language}", *part.text.rstrip("\n").split("\n"), "```")
+def _mended(bad: Case, good: Case) -> Iterator[str]:
+    """What ends the finding: the lines of the bad case that the good one changes, with those around them."""
+    ends = {part.name: part.text for part in good.parts()}
+    before = {part.name: part.text for part in bad.parts()}
+    changed = [name for name in {**before, **ends} if before.get(name) != ends.get(name)]
+    for name in changed:
+        lines = unified_diff(before.get(name, "").splitlines(), ends.get(name, "").splitlines(), n=AROUND, lineterm="")
+        yield from ("", *([f"{name}:", ""] if len(changed) > 1 or name not in MAIN else []), "```diff")
+        yield from ("..." if line.startswith("@@") else line for line in [*lines][3:])
+        yield "```"
 
 
 def _slug(heading: str) -> str:

@@ -124,7 +124,7 @@ def test_proof_names_points_of_verify() -> None:
     assert named <= MEANING.keys()
 
 
-YAML = [b for b in blocks("yaml", "yml") if b.file != RULES_PAGE]
+YAML = list(blocks("yaml", "yml"))
 ENVIRONMENT = json_schema("environment")
 
 
@@ -162,12 +162,12 @@ def _without_required(part: object) -> None:
 
 def test_blocks_have_a_language() -> None:
     """Each block says what it is, so that commands and stack files among them are tested."""
-    known = {"console", "text", "yaml", "json", "python", "typescript", "{toctree}"}
+    known = {"console", "text", "yaml", "json", "python", "typescript", "diff", "{toctree}"}
     bare = [f"{name_of(f)}: {t.info}" for f in documents() for t in tokens(f) if t.type == "fence" and t.info.split(" ")[0].strip() not in known]
     assert bare == []
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" not in b.text and b.file != RULES_PAGE], ids=lambda b: b.place)
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" not in b.text], ids=lambda b: b.place)
 def test_python_in_pages_runs(block: Block) -> None:
     """Python that a page shows runs as it stands."""
     exec(compile(block.text, block.place, "exec"), {})  # noqa: S102 (the project's own pages)
