@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -206,3 +210,20 @@ def test_methods_that_the_parser_takes(method: str, message: str) -> None:
     about = [f for f in found if f.id == "speculative-method"]
     assert [str(f.level) for f in about] == (["warning"] if message else [])
     assert all(message in f.message for f in about)
+
+
+def test_the_example_of_an_option(tmp_path: Path) -> None:
+    """The change that CONTRIBUTING shows is all that such an option takes: applied to the package, its own test passes, and its flag is owned."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    of_spec, of_test = re.findall(r"^\+\+\+ (\S+)\n((?:[ +].*\n)+)", page, re.MULTILINE)
+    package = shutil.copytree(ROOT / "components/disagg_serving", tmp_path / "disagg_serving", ignore=shutil.ignore_patterns("__pycache__"))
+    file, lines = package.parent / of_spec[0].removeprefix("components/"), of_spec[1].splitlines(keepends=True)
+    before, after = "".join(line[1:] for line in lines if line[0] == " "), "".join(line[1:] for line in lines)
+    text = file.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    file.write_text(text.replace(before, after), encoding="utf-8")
+    test = re.sub(r"^\+", "", of_test[1], flags=re.MULTILINE)
+    code = f"from test_engine_flags import *\n{test}\n{test.split('(')[0].removeprefix('def ')}()\nprint(OWNED['--prefix-caching-hash-algo'])"
+    path = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT / "tests/unit")))
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "set prefixCachingHash of the model\n"), done.stderr
