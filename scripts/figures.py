@@ -23,7 +23,7 @@ from disagg_serving.planning.startup import (
 )
 from disagg_serving.yaml_io import read_yaml
 
-from scripts import rights
+from scripts import modules, rights
 from scripts.pictures import layout_of, recorded
 from scripts.reference import cited, table
 
@@ -157,6 +157,7 @@ BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "start-times": start_times,
     "aws-resources": aws_resources,
     "versions": versions,
+    "modules": modules.modules,
     "iam-roles": lambda: rights.roles(recorded("staging"), recorded("glm5")),
     "deployer-actions": rights.actions_by_type,
     "deployer-policy": lambda: rights.printed(rights.deployer()),
