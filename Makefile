@@ -61,6 +61,14 @@ test: lint types $(VENV)/.docs  ## Run everything that needs only Python
 	@$(BIN)/python scripts/generate.py --check
 	@$(BIN)/pytest -n auto
 
+.PHONY: quick
+quick: $(VENV)/.docs $(VENV)/.dev  ## Run the unit tests, without those that draw examples: a minute
+	@$(BIN)/pytest -n auto tests/unit -m "not hypothesis"
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev  ## Run the tests that draw examples, with twenty times as many and others each time
+	@$(BIN)/pytest -n auto tests/unit -m hypothesis --hypothesis-profile fuzz
+
 .PHONY: lint
 lint: $(VENV)/.dev  ## Check style
 	@$(BIN)/ruff check .

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.awsrequest import AWSResponse
+from botocore.loaders import create_loader
 
 REGION = "us-east-1"
 XML = '<?xml version="1.0"?><{name}Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>r</requestId>{body}</{name}Response>'
+LOADER = create_loader()
+"""Descriptions of AWS's services, read once: each session would read its own, EC2's is several megabytes."""
 EC2_ERROR = (
     '<?xml version="1.0"?><Response><Errors><Error><Code>{code}</Code><Message>m</Message></Error></Errors><RequestID>r</RequestID></Response>'
 )
@@ -36,7 +40,9 @@ class Aws:
     """A session whose requests are answered here; `asked` lists the operations in order."""
 
     def __init__(self) -> None:
-        self.session = boto3.Session("AKIAEXAMPLE", "secret-of-the-test", region_name=REGION)
+        core = botocore.session.Session()
+        core.register_component("data_loader", LOADER)
+        self.session = boto3.Session("AKIAEXAMPLE", "secret-of-the-test", region_name=REGION, botocore_session=core)
         self.asked: list[str] = []
 
     def replies(self, service: str, operation: str, make: Callable[[Any], AWSResponse]) -> Aws:

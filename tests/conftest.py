@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 
 import pytest
+from budgets import FUZZ, USUAL
 from hypothesis import HealthCheck, settings
 
 # the day by which prices are judged: output must not change while time passes
 os.environ["SOURCE_DATE_EPOCH"] = "1795910400"
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=USUAL)
+# `make fuzz`: other examples in each run, many more of them, and the way to see a failing one again
+settings.register_profile("fuzz", settings.get_profile("default"), derandomize=False, database=None, print_blob=True, max_examples=USUAL * FUZZ)
 settings.load_profile("default")
 
 

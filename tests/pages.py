@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,27 +115,34 @@ def shipped(stack: str) -> Plan:
     return Plan("disagg-serving", stack, stack_graph(stack), found.findings, found.layout)
 
 
-def plans() -> dict[str, list[Plan]]:
-    """What each page shows."""
-    return {stack: [shipped(stack)] for stack in STACKS} | {
-        "difference": [plan_of(environment(model(name="llama-70b", prefill=role(tensorParallel=4))), "prod", DIFFERENCE)],
-        "growing": [plan_of(growing())],
-        "many": [plan_of(many_models())],
-        "own-nodes": [plan_of(own_nodes())],
-        "refused": [plan_of(environment(model(decode=role(pipelineParallel=2))))],
-        "several": [shipped("dev"), shipped("glm5")],
-    }
+MADE: dict[str, Callable[[], list[Plan]]] = {
+    "difference": lambda: [plan_of(environment(model(name="llama-70b", prefill=role(tensorParallel=4))), "prod", DIFFERENCE)],
+    "growing": lambda: [plan_of(growing())],
+    "many": lambda: [plan_of(many_models())],
+    "own-nodes": lambda: [plan_of(own_nodes())],
+    "refused": lambda: [plan_of(environment(model(decode=role(pipelineParallel=2))))],
+    "several": lambda: [shipped("dev"), shipped("glm5")],
+}
+PAGES = (*STACKS, *MADE)
+"""The pages by name."""
+
+
+@cache
+def plans(page: str) -> list[Plan]:
+    """What a page shows."""
+    return [shipped(page)] if page in STACKS else MADE[page]()
 
 
 def write_pages(folder: Path) -> dict[str, Path]:
     """The pages as files, by name."""
     found = {}
-    for name, shown in plans().items():
+    for name in PAGES:
         found[name] = folder / f"{name}.html"
-        found[name].write_text(render_html(shown), encoding="utf-8")
+        found[name].write_text(render_html(plans(name)), encoding="utf-8")
     return found
 
 
+@cache
 def hostile_plan() -> Plan:
     """A plan that holds hostile texts wherever one can stand."""
     findings = [Finding("schema", level, t, t, t, t, t) for level in Level for t in HOSTILE]

