@@ -50,7 +50,7 @@ def _prepare_play(plane: ControlPlane) -> None:
     """A copy of the project with the local stack for this bench, and the environment that its commands need."""
     shutil.rmtree(PLAY, ignore_errors=True)
     PLAY.mkdir(parents=True)
-    engine = for_stack("local", plane.kubeconfig, PLAY, {"install": "existing"})
+    engine = for_stack("local", plane.kubeconfig, PLAY, {"install": "existing"}, ROOT)
     variables = {**engine.environment, "PATH": f"{PLAY / 'bin'}:{OUT / 'bin'}:$PATH", "KUBECONFIG": str(plane.kubeconfig)}
     names = [n for n in variables if n in ("PATH", "KUBECONFIG", "PYTHONPATH", "BENCH_KUBECONFIG") or n.startswith("PULUMI_")]
     (PLAY / "env.sh").write_text("".join(f'export {n}="{variables[n]}"\n' for n in names) + f'cd "{PLAY / "project"}"\n')

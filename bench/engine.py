@@ -28,6 +28,8 @@ REAL = {
     "pulumi-language-go": "pulumi-language",
 }
 """Programs on the engine's path, with what is built under which name."""
+SHIPPED = ROOT / "tests/data/shipped"
+"""The project with its stacks as they are shipped: what is proven and measured does not change with somebody's stacks/."""
 WEBHOOK_TEMPLATE = "templates/webhook/webhook.yaml"
 
 
@@ -56,6 +58,8 @@ class Engine:
     env: dict[str, str] = field(default_factory=dict)
     program: Path | None = None
     """Folder of another program with its stack files. Default: the repository's own."""
+    source: Path = SHIPPED
+    """Where the repository's own is copied from."""
 
     def __post_init__(self) -> None:
         """Copy the project, and make the programs that the engine finds on its path."""
@@ -65,8 +69,8 @@ class Engine:
         else:
             (self.project / "stacks").mkdir(parents=True)
             for name in ("Pulumi.yaml", "__main__.py"):
-                shutil.copy(ROOT / name, self.project / name)
-            source = ROOT / "stacks" / f"Pulumi.{self.stack}.yaml"
+                shutil.copy(self.source / name, self.project / name)
+            source = self.source / "stacks" / f"Pulumi.{self.stack}.yaml"
             if source.exists():
                 shutil.copy(source, self.project / "stacks" / source.name)
         path = self.folder / "bin"
@@ -144,9 +148,9 @@ class Engine:
         return state
 
 
-def for_stack(stack: str, kubeconfig: Path, folder: Path, lws: dict[str, Any] | None = None) -> Engine:
+def for_stack(stack: str, kubeconfig: Path, folder: Path, lws: dict[str, Any] | None = None, source: Path = SHIPPED) -> Engine:
     """The stack's project with the bench's cluster and router chart; `lws` as in the stack file, or the chart that can be installed here."""
-    engine = Engine(folder, stack, kubeconfig)
+    engine = Engine(folder, stack, kubeconfig, source=source)
     lws = lws or {"chart": str(lws_chart(folder))}
 
     def adapt(environment: dict[str, Any]) -> None:

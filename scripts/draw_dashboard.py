@@ -1,7 +1,5 @@
 """Draws a dashboard as SVG, with made-up curves: what stands where, and how live lines lie beside those of the plan. It is not Grafana.
 
-usage: draw_dashboard.py STACK KIND FILE     KIND is serving, kv-transfer or capacity, of the stack's first model
-
 scripts/generate.py writes the one that the documentation shows.
 """
 
@@ -10,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
@@ -21,9 +18,9 @@ from disagg_serving.manifests.observability.dashboards import dashboards
 from disagg_serving.manifests.observability.panels import COLUMNS, grafana
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.rules.evaluation import evaluate_file
-from disagg_serving.spec.stack_file import find_project
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.pictures import ROOT, SHIPPED
+
 COLUMN, LINE, GAP, POINTS = 50, 30, 6, 60
 COLORS = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#b877d9", "#f2495c")
 PLAN_COLOR = "#9fa7b3"
@@ -117,12 +114,11 @@ def _text(x: float, y: float, text: str, style: str) -> str:
 
 
 def drawn(stack: str, kind: str) -> str:
-    """One dashboard of a stack, with everything turned on."""
-    project = find_project(ROOT)
-    file = project.stack_file(stack)
+    """One dashboard of a shipped stack, with everything turned on."""
+    file = SHIPPED.stack_file(stack)
     asked = {"podMonitors": True, "dashboards": True, "dcgmExporter": "chart"}
     watched = replace(file, environment={**file.environment, "observability": asked})
-    layout = evaluate_file(watched, ROOT).require_layout()
+    layout = evaluate_file(watched, SHIPPED.root).require_layout()
     served = layout.served[0]
     (wanted,) = [d for d in dashboards(served, layout.groups_of(served), layout) if d.kind == kind]
     return draw(json.loads(json.dumps(grafana(wanted))), layout)
@@ -131,14 +127,3 @@ def drawn(stack: str, kind: str) -> str:
 def pictures() -> dict[Path, str]:
     """The picture of docs/observability.md by its file."""
     return {ROOT / "docs/observability.svg": drawn("prod", "capacity")}
-
-
-def main(argv: list[str]) -> int:
-    """Draw the dashboard that the arguments name."""
-    stack, kind, target = argv
-    Path(target).write_text(drawn(stack, kind), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

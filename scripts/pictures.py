@@ -1,4 +1,4 @@
-"""The pictures of docs/concepts.md, drawn from the stacks, the catalogue and the recorded program. Written by scripts/generate.py."""
+"""The pictures of docs/concepts.md, drawn from the shipped stacks, the catalogue and the recorded program. Written by scripts/generate.py."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from scripts.svg import arrow, box, lines, picture, text
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/pictures"
+SHIPPED = find_project(ROOT / "tests/data/shipped")
+"""The stacks as they are shipped: frozen copies, since those in stacks/ are their owner's to edit."""
 
 
 @cache
 def layout_of(stack: str) -> Layout:
-    """The layout of a stack of this repository."""
-    return evaluate_file(find_project(ROOT).stack_file(stack), ROOT).require_layout()
+    """The layout of a shipped stack."""
+    return evaluate_file(SHIPPED.stack_file(stack), SHIPPED.root).require_layout()
 
 
 @cache
 def recorded(stack: str) -> Graph:
-    """The recorded program of a stack of this repository."""
-    project = find_project(ROOT)
-    file = project.stack_file(stack)
-    return record(ROOT, project.name, stack, {**file.config, ENVIRONMENT_KEY: file.environment}, file.secrets).graph
+    """The recorded program of a shipped stack."""
+    file = SHIPPED.stack_file(stack)
+    return record(SHIPPED.root, SHIPPED.name, stack, {**file.config, ENVIRONMENT_KEY: file.environment}, file.secrets).graph
 
 
 def _roles(layout: Layout) -> dict[str, Group]:

@@ -30,6 +30,8 @@ RELEASED = ROOT / "tests/upgrade/released"
 PROGRAM = ("Pulumi.yaml", "__main__.py", "stacks")
 """What belongs to the program at the root of the repository; an example is a program as a whole."""
 LEFT_OUT = shutil.ignore_patterns("README.md", "requirements*.txt", ".venv", "venv", "__pycache__")
+SHIPPED = Path("tests/data/shipped")
+"""The frozen copies of that program's files."""
 PROGRAMS = Path("tests/upgrade/programs")
 """Programs that are kept besides: in them is all that the shipped ones leave out."""
 COMPARED = ("project", "stack", "providers", "outputs", "reads")
@@ -63,6 +65,20 @@ def stale(version: str, released: Path = RELEASED, root: Path = ROOT) -> list[st
     with tempfile.TemporaryDirectory() as scratch:
         kept, made = _contents(there), _contents(_write(Path(scratch) / there.name, root))
     return sorted(file for file in {*kept, *made} if kept.get(file) != made.get(file))
+
+
+def refuse_edited(root: Path = ROOT) -> None:
+    """Raise ToolError where a file of the program is not as in its frozen copy, of which tests and documentation speak. Comments may differ."""
+    texts = [
+        {f.relative_to(of).as_posix(): [line for line in f.read_text(encoding="utf-8").splitlines() if not line.startswith("#")] for f in _files(of)}
+        for of in (root, root / SHIPPED)
+    ]
+    if differing := sorted(name for name in {*texts[0], *texts[1]} if texts[0].get(name) != texts[1].get(name)):
+        raise ToolError(f"{', '.join(differing)}: not as in {SHIPPED}, of which tests and documentation speak; copy the file that is right")
+
+
+def _files(root: Path) -> list[Path]:
+    return [f for name in PROGRAM for f in (root / name, *sorted((root / name).glob("*"))) if f.is_file()]
 
 
 def _release(version: str) -> Version:
@@ -157,6 +173,7 @@ def main(argv: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 1
     try:
+        refuse_edited()
         if argv[0] == "keep":
             print(f"kept {keep(argv[1]).relative_to(ROOT)}")
             return 0

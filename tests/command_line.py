@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from disagg_serving.cli.main import main
-from factories import ROOT
+from factories import SHIPPED
 
 
 class Run:
@@ -21,7 +21,7 @@ class Run:
         self._capsys, self._monkeypatch = capsys, monkeypatch
         self.code, self.out, self.err = -1, "", ""
 
-    def __call__(self, *args: str, cwd: Path = ROOT) -> int:
+    def __call__(self, *args: str, cwd: Path = SHIPPED) -> int:
         """Run a command and return its exit code."""
         self._monkeypatch.chdir(cwd)
         self.code = main(args)
@@ -30,7 +30,7 @@ class Run:
         return self.code
 
 
-def process(*args: str, cwd: Path = ROOT, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def process(*args: str, cwd: Path = SHIPPED, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """`disagg` in a process of its own."""
     return subprocess.run([sys.executable, *options, "-m", "disagg_serving", *args], cwd=cwd, capture_output=True, text=True, check=False)
 
@@ -38,7 +38,7 @@ def process(*args: str, cwd: Path = ROOT, options: tuple[str, ...] = ()) -> subp
 def write_project(folder: Path, config: dict[str, Any], stack: str = "test") -> Path:
     """This project with one stack of its own."""
     for name in ("Pulumi.yaml", "__main__.py"):
-        shutil.copy(ROOT / name, folder / name)
+        shutil.copy(SHIPPED / name, folder / name)
     (folder / "stacks").mkdir()
     (folder / f"stacks/Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
     return folder

@@ -10,16 +10,16 @@ from disagg_serving.recording.graph import Graph, Resource
 from disagg_serving.recording.recorder import record
 from disagg_serving.resources.program import deploy
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY, find_project
-from factories import ROOT
+from factories import SHIPPED
 
-PROJECT = find_project(ROOT)
+PROJECT = find_project(SHIPPED)
 
 
 @cache
 def stack_graph(stack: str) -> Graph:
     """The recorded program of a stack file, once a test process."""
     file = PROJECT.stack_file(stack)
-    return record(ROOT, PROJECT.name, stack, {**file.config, ENVIRONMENT_KEY: file.environment}, file.secrets).graph
+    return record(PROJECT.root, PROJECT.name, stack, {**file.config, ENVIRONMENT_KEY: file.environment}, file.secrets).graph
 
 
 def environment_graph(data: dict[str, Any], secrets: frozenset[str] = frozenset()) -> Graph:
@@ -29,7 +29,7 @@ def environment_graph(data: dict[str, Any], secrets: frozenset[str] = frozenset(
 
 def program_graph(program: Callable[[], object], config: dict[str, Any] | None = None, secrets: frozenset[str] = frozenset()) -> Graph:
     """The recording of any program."""
-    return record(ROOT, PROJECT.name, "test", config or {}, secrets, program=program).graph
+    return record(PROJECT.root, PROJECT.name, "test", config or {}, secrets, program=program).graph
 
 
 def one(graph: Graph, type_token: str, name: str | None = None) -> Resource:

@@ -20,16 +20,16 @@ from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from disagg_serving.verify.snapshot import Answers, Ref, Snapshot, Unread
 from disagg_serving.verify.view import NODES, View, deployments_in, lists_to_read, objects_to_read, pods_in, slices_in
-from factories import ROOT
+from factories import SHIPPED
 
-PROJECT = find_project(ROOT)
+PROJECT = find_project(SHIPPED)
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 LWS_ENV = [{"name": n, "value": "x"} for n in ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")]
 
 
 def stack_layout(stack: str) -> Layout:
     """The layout of a stack file."""
-    return evaluate_file(PROJECT.stack_file(stack), ROOT).require_layout()
+    return evaluate_file(PROJECT.stack_file(stack), SHIPPED).require_layout()
 
 
 def metrics(*, prompt: float = 2000, local: float = 0, transfers: float = 0, failed: float = 0, answered: float = 2) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from command_line import Run
-from factories import ROOT, STACKS, environment
+from factories import ROOT, SHIPPED, STACKS, environment
 from jsonschema import Draft202012Validator
 from repositories import Repository
 
@@ -25,7 +25,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_plans_with_a_base_keep_to_the_schema(tmp_path: Path, disagg: Run) -> None:
     """Every shipped stack, changed since its base, and one that is gone, new or refused: what is printed is what docs/schema says."""
-    shipped = {f"stacks/Pulumi.{s}.yaml": yaml.safe_load((ROOT / f"stacks/Pulumi.{s}.yaml").read_text(encoding="utf-8")) for s in STACKS}
+    shipped = {f"stacks/Pulumi.{s}.yaml": yaml.safe_load((SHIPPED / f"stacks/Pulumi.{s}.yaml").read_text(encoding="utf-8")) for s in STACKS}
     files = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("Pulumi.yaml", "__main__.py")}
     repository = Repository(tmp_path / "repository")
     repository.commit({**files, **shipped, "stacks/Pulumi.gone.yaml": STACK})

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from command_line import Run, bare, process, write_project
 from disagg_serving import __version__
-from factories import ROOT, STACKS, aggregated, environment, model, role
+from factories import ROOT, SHIPPED, STACKS, aggregated, environment, model, role
 
 ESCAPE = "\x1b["
 PLAN_KEYS = {"version", "project", "stack", "resources", "checks", "capacity", "placement", "cost", "changes", "topology"}
@@ -182,10 +182,10 @@ def test_check_takes_a_stack_a_stack_file_and_a_bare_file(disagg: Run, tmp_path:
     by_name = json.loads(disagg.out)
     assert {"open-reservations", "template-outage"} <= {c["id"] for c in by_name["checks"]}
     for args, cwd in (
-        (["glm5"], ROOT / "stacks"),
-        (["Pulumi.glm5.yaml"], ROOT / "stacks"),
-        (["stacks/Pulumi.glm5.yaml"], ROOT),
-        ([str(ROOT / "stacks/Pulumi.glm5.yaml")], tmp_path),
+        (["glm5"], SHIPPED / "stacks"),
+        (["Pulumi.glm5.yaml"], SHIPPED / "stacks"),
+        (["stacks/Pulumi.glm5.yaml"], SHIPPED),
+        ([str(SHIPPED / "stacks/Pulumi.glm5.yaml")], tmp_path),
     ):
         assert disagg("check", *args, "--format", "json", cwd=cwd) == 0
         assert json.loads(disagg.out) == by_name
@@ -278,7 +278,7 @@ def test_images_are_listed_and_pinned(disagg: Run, tmp_path: Path, stack: str) -
 def on_terminal(*args: str) -> str:
     """What `disagg` writes to a terminal."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", "disagg_serving", *args], cwd=ROOT, stdout=theirs, env=os.environ | {"TERM": "xterm"}) as running:
+    with subprocess.Popen([sys.executable, "-m", "disagg_serving", *args], cwd=SHIPPED, stdout=theirs, env=os.environ | {"TERM": "xterm"}) as running:
         os.close(theirs)
         text = b""
         while True:

@@ -15,7 +15,7 @@ import pytest
 from command_line import Run
 from disagg_serving.cli.main import COMMANDS, build_app
 from documents import Command, blocks, commands, documents, tokens
-from factories import ROOT
+from factories import ROOT, SHIPPED
 from repositories import Repository
 from typer import TyperException
 from typer.main import get_command
@@ -112,13 +112,14 @@ def test_readme_shows_what_is_printed(disagg: Run) -> None:
 
 
 def copy_of_repository(folder: Path) -> Path:
-    """The tracked files as a repository of their own, whose main is also that of its origin."""
+    """The tracked files with the stacks as shipped, as a repository of their own, whose main is also that of its origin."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")  # noqa: S607
     for name in filter(None, listed):
         target = folder / name
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/", "stacks/")):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target)
+    shutil.copytree(SHIPPED / "stacks", folder / "stacks")
     repository = Repository(folder)
     repository.git("update-ref", "refs/remotes/origin/main", repository.commit(OWN_FILES))
     return folder

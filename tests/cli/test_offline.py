@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from factories import ROOT, STACKS
+from factories import SHIPPED, STACKS
 
 TRY = "import socket; print([name for _, name in socket.if_nameindex()]); socket.create_connection(('192.0.2.1', 443), 3)"
 
@@ -14,7 +14,7 @@ TRY = "import socket; print([name for _, name in socket.if_nameindex()]); socket
 def run(*args: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """A command of this Python, in the project, without credentials in the environment; `before` stands in front of it."""
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
-    return subprocess.run([*before, sys.executable, *args], cwd=ROOT, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    return subprocess.run([*before, sys.executable, *args], cwd=SHIPPED, capture_output=True, text=True, check=False, env=environment, timeout=120)
 
 
 @pytest.fixture(scope="module")

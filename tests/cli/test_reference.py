@@ -11,7 +11,7 @@ from disagg_serving.catalog import load_catalog
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.rules import rules
 from disagg_serving.schemas import KINDS
-from factories import ROOT, STACKS
+from factories import ROOT, SHIPPED, STACKS
 from jsonschema import Draft202012Validator
 
 
@@ -95,7 +95,7 @@ def test_stack_files_match_their_schema() -> None:
     """Editors accept every shipped stack and mark a misspelt key or a wrong type, at any depth."""
     validator = Draft202012Validator(json.loads((ROOT / "docs/schema/stack.schema.json").read_text(encoding="utf-8")))
     for stack in STACKS:
-        data = yaml.safe_load((ROOT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"))
+        data = yaml.safe_load((SHIPPED / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"))
         validator.validate(data)
         wanted = data["config"]["disagg-serving:environment"]
         for place in (wanted, wanted["network"], wanted["models"][0], wanted["models"][0].get("decode") or wanted["models"][0]["server"]):

@@ -17,7 +17,7 @@ from disagg_serving.recording import recorder
 from disagg_serving.recording.graph import SECRET, Graph
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY, find_project
-from factories import ROOT, STACKS, aggregated, check, environment, layout, model
+from factories import SHIPPED, STACKS, aggregated, check, environment, layout, model
 from recording import PROJECT, environment_graph, program_graph
 
 MARK = "v1:MARKEDciphertext"
@@ -113,7 +113,7 @@ def marked_project(tmp_path: Path) -> Path:
     """This project with its shipped stacks and one with every kind of secret, all with marked ciphertexts."""
     project = write_project(tmp_path, {})
     (project / "stacks/Pulumi.test.yaml").unlink()
-    configs = {stack: yaml.safe_load((ROOT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"))["config"] for stack in STACKS}
+    configs = {stack: yaml.safe_load((SHIPPED / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"))["config"] for stack in STACKS}
     configs["every"] = {"aws:region": "us-east-1", ENVIRONMENT_KEY: EVERY_KIND}
     for stack, config in configs.items():
         (project / f"stacks/Pulumi.{stack}.yaml").write_text(yaml.safe_dump(encrypted(config)), encoding="utf-8")
@@ -242,7 +242,7 @@ def test_recorded_stacks_hold_no_secret_value(heard: Heard, stack: str) -> None:
     """The same of each shipped stack, with secrets of its own project and of the AWS provider at hand."""
     file = PROJECT.stack_file(stack)
     keys = frozenset({"disagg-serving:hfToken", "disagg-serving:apiKey", "aws:secretKey", *file.secrets})
-    graph = recorder.record(ROOT, PROJECT.name, stack, {**file.config, ENVIRONMENT_KEY: file.environment}, keys).graph
+    graph = recorder.record(PROJECT.root, PROJECT.name, stack, {**file.config, ENVIRONMENT_KEY: file.environment}, keys).graph
     assert graph.resources
     assert spilled(graph) == []
     assert [m for m in heard.said if leaked(m)] == []
@@ -293,7 +293,7 @@ def objects_of(case: str) -> list[dict[str, Any]]:
     """What a shipped stack renders, or the environment with every kind of secret."""
     if case == "every":
         return build_all(layout(EVERY_KIND))
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     return build_all(evaluate_file(project.stack_file(case), project.root).require_layout())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import Run, process
-from factories import ROOT, environment, model, role
+from factories import SHIPPED, environment, model, role
 
 
 def kubeconfig(folder: Path, server: str = "https://127.0.0.1:1", **user: Any) -> Path:
@@ -59,8 +59,8 @@ def test_no_answer(tmp_path: Path) -> None:
 
 def test_the_stack_file_names_the_cluster(disagg: Run) -> None:
     """An environment on an existing cluster is looked for where its stack file says, from the project's folder."""
-    assert disagg("verify", "local", cwd=ROOT / "docs") == 1
-    assert f"kubeconfig {ROOT / '.bench/kubeconfig'}" in disagg.err
+    assert disagg("verify", "local", cwd=SHIPPED / "stacks") == 1
+    assert f"kubeconfig {SHIPPED / '.bench/kubeconfig'}" in disagg.err
 
 
 def test_a_stack_that_fails_its_checks_is_not_looked_at(disagg: Run, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from disagg_serving.report.markdown import render_markdown
 from disagg_serving.report.text import render_text
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, model, role
+from factories import SHIPPED, STACKS, aggregated, check, environment, existing_cluster, model, role
 from watched import dashboards, objects, watched
 
 HERE = Path(__file__).resolve().parent
@@ -63,7 +63,7 @@ def compare(folder: Path, wanted: dict[str, str], *, rewrite: bool, pattern: str
 @pytest.mark.parametrize("stack", STACKS)
 def test_manifests_are_as_reviewed(stack: str, rewrite_golden: bool) -> None:  # noqa: FBT001
     """A change of any rendered object of a shipped stack shows up in review as a change of its golden file."""
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     objects = build_all(evaluate_file(project.stack_file(stack), project.root).require_layout())
     wanted = {name: to_yaml(o) for name, o in zip(file_names(objects), objects, strict=True)}
     compare(HERE / stack / "manifests", wanted, rewrite=rewrite_golden)
@@ -81,7 +81,7 @@ def test_what_is_watched_is_as_reviewed(rewrite_golden: bool) -> None:  # noqa: 
 @pytest.mark.parametrize("stack", STACKS)
 def test_plan_is_as_reviewed(stack: str, rewrite_golden: bool) -> None:  # noqa: FBT001
     """What a stack's plan says, and how many resources of which type it has, changes only with its golden files."""
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     plan = make_plan(project, project.stack_file(stack))
     types = Counter(r.type for r in plan.graph.resources.values())
     wanted = {
@@ -105,4 +105,4 @@ def test_error_messages_are_as_reviewed(rewrite_golden: bool) -> None:  # noqa: 
 def test_every_stack_has_golden_files() -> None:
     """A new stack does not go without golden files, and no folder of a removed stack stays behind."""
     folders = sorted(p.name for p in HERE.iterdir() if p.is_dir() and p.name != "__pycache__")
-    assert [f for f in folders if f != WATCHED] == sorted(STACKS) == find_project(ROOT).stacks()
+    assert [f for f in folders if f != WATCHED] == sorted(STACKS) == find_project(SHIPPED).stacks()

@@ -12,7 +12,7 @@ import pytest
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, check, environment, layout, model
+from factories import SHIPPED, STACKS, aggregated, check, environment, layout, model
 from generator import Generator
 from hypothesis import HealthCheck, assume, given, settings
 from live.keda import install_crds
@@ -65,7 +65,7 @@ def validations(cluster: Cluster) -> int:
 
 def stack_layout(stack: str) -> Layout:
     """The layout of a stack file."""
-    return evaluate_file(find_project(ROOT).stack_file(stack), ROOT).require_layout()
+    return evaluate_file(find_project(SHIPPED).stack_file(stack), SHIPPED).require_layout()
 
 
 def test_stacks_are_accepted(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from disagg_serving.load.results import Result
 from disagg_serving.load.runs import RunKind, first_runs
 from disagg_serving.load.start import Loader
 from disagg_serving.verify.connection import Connection
-from factories import ROOT
+from factories import SHIPPED
 from live.conftest import clear
 from live.standins import StandIns
 from live.test_placement import stack_layout
@@ -101,12 +101,12 @@ def test_a_rate_is_measured_and_written(standins: StandIns, plane: ControlPlane,
     assert (found.verdict.rate, found.verdict.input_tokens) == (2560, 8000)
 
     for part in ("stacks", "Pulumi.yaml"):
-        (shutil.copytree if (ROOT / part).is_dir() else shutil.copy)(ROOT / part, tmp_path / part)
+        (shutil.copytree if (SHIPPED / part).is_dir() else shutil.copy)(SHIPPED / part, tmp_path / part)
     options = ("--run", "prefill", "--start", "--write-back", "--seed", "13", "--kubeconfig", str(plane.kubeconfig))
     # this Job ends at once, so nobody can know what was busy: no rate, and nothing written
     assert disagg("bench", "prod", *options, cwd=tmp_path) == 2
     assert "not measured: the engines' metrics could be read" in disagg.out
-    assert (tmp_path / "stacks/Pulumi.prod.yaml").read_text() == (ROOT / "stacks/Pulumi.prod.yaml").read_text()
+    assert (tmp_path / "stacks/Pulumi.prod.yaml").read_text() == (SHIPPED / "stacks/Pulumi.prod.yaml").read_text()
 
 
 def test_a_job_that_does_not_end(standins: StandIns, plane: ControlPlane) -> None:

@@ -13,13 +13,13 @@ from disagg_serving.planning.shapes import Layout
 from disagg_serving.rules import rules
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, environment, layout, model, role
+from factories import SHIPPED, STACKS, aggregated, environment, layout, model, role
 from live.conftest import clear, gpu_nodes
 from live.workloads import actual, deploy, planned, pods, settle
 
 from bench.cluster import Cluster
 
-PROJECT = find_project(ROOT)
+PROJECT = find_project(SHIPPED)
 RANDOM_SPECS = 50
 BATCH = 10
 ANY_MEMORY = dict.fromkeys((r.id for r in rules() if r.judges == "memory"), "these tests are about nodes, not about memory")
@@ -27,7 +27,7 @@ ANY_MEMORY = dict.fromkeys((r.id for r in rules() if r.judges == "memory"), "the
 
 def stack_layout(stack: str) -> Layout:
     """The layout of a stack file."""
-    return evaluate_file(PROJECT.stack_file(stack), ROOT).require_layout()
+    return evaluate_file(PROJECT.stack_file(stack), SHIPPED).require_layout()
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.build import ROOT
 from bench.control_plane import SLOW_MODEL, ControlPlane
-from bench.engine import PulumiError, for_stack
+from bench.engine import SHIPPED, PulumiError, for_stack
 
 WAIT_SECONDS = 10
 
@@ -39,6 +38,6 @@ def test_up_ends_and_waits_only_when_asked(own_plane: ControlPlane, tmp_path: Pa
 
 def test_the_slow_model_is_no_stack_of_ours() -> None:
     """The name that keeps pods unready on the bench belongs to no shipped stack, whose pods must become ready."""
-    for file in (ROOT / "stacks").glob("Pulumi.*.yaml"):
+    for file in (SHIPPED / "stacks").glob("Pulumi.*.yaml"):
         environment = yaml.safe_load(file.read_text())["config"]["disagg-serving:environment"]
         assert SLOW_MODEL not in [m["name"] for m in environment["models"]]

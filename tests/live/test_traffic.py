@@ -16,7 +16,7 @@ from disagg_serving.manifests.network_policy import PROXY_PORT, PROXY_READY_PORT
 from disagg_serving.planning.shapes import API_PORT, BEHIND_SIDECAR_PORT
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import read_stack_file
-from factories import ROOT, STACKS
+from factories import SHIPPED, STACKS
 from live.traffic import BY_PREFIX, KEY, LOAD_BALANCER, MONO, OPEN, ROUTER, Stage, chat, envoy_binary, envoy_text, get, play
 from live.traffic.engine import JSON, Engine
 from live.traffic.network import Answer, Connection, call
@@ -345,7 +345,7 @@ def test_envoy_takes_the_configuration_of_every_stack(tmp_path: Path) -> None:
     """The configuration of each model of each shipped stack passes Envoy's own validation as it is."""
     texts: set[str] = set()
     for name in STACKS:
-        wanted = evaluate_file(read_stack_file(ROOT / f"stacks/Pulumi.{name}.yaml", name), ROOT).require_layout()
+        wanted = evaluate_file(read_stack_file(SHIPPED / f"stacks/Pulumi.{name}.yaml", name), SHIPPED).require_layout()
         texts |= {envoy_text(router_values(s, wanted.groups_of(s))) for s in wanted.served if s.spec.gateway.enabled}
     assert texts
     for number, text in enumerate(texts):

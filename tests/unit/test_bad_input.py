@@ -9,7 +9,7 @@ import yaml
 from bad_input import CASES, UNTRUSTED
 from bad_input.case import Case, decode, one, stack
 from disagg_serving.cli.main import main
-from factories import ROOT, aggregated, environment, model, role
+from factories import ROOT, SHIPPED, aggregated, environment, model, role
 
 
 def write(case: Case, folder: Path) -> Path:
@@ -195,7 +195,7 @@ def test_program_of_another_language(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_one_stack_does_not_hide_another(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`plan --all` shows the good stacks beside one that is no YAML."""
     (project / "stacks" / "Pulumi.bad.yaml").write_text("config: [\n", encoding="utf-8")
-    (project / "stacks" / "Pulumi.good.yaml").write_bytes((ROOT / "stacks" / "Pulumi.dev.yaml").read_bytes())
+    (project / "stacks" / "Pulumi.good.yaml").write_bytes((SHIPPED / "stacks" / "Pulumi.dev.yaml").read_bytes())
     (project / "__main__.py").write_bytes((ROOT / "__main__.py").read_bytes())
     code, lines = run(capsys, "plan", "--all")
     text = "\n".join(lines)

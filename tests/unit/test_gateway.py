@@ -16,7 +16,7 @@ from disagg_serving.pins import DEFAULT_ROUTER
 from disagg_serving.planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, Layout
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, layout, model, role
+from factories import SHIPPED, STACKS, aggregated, check, environment, existing_cluster, layout, model, role
 
 ROUTER = Catalog().routers[DEFAULT_ROUTER]
 CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/a"
@@ -47,7 +47,7 @@ def made(case: str) -> Layout:
     """The layout of a shipped stack or of one of the environments above."""
     if case in ROUTINGS:
         return layout(ROUTINGS[case])
-    return evaluate_file(find_project(ROOT).stack_file(case), ROOT).require_layout()
+    return evaluate_file(find_project(SHIPPED).stack_file(case), SHIPPED).require_layout()
 
 
 def balancer(**gateway: Any) -> dict[str, Any]:

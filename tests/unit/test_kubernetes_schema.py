@@ -9,7 +9,7 @@ import pytest
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, environment, existing_cluster, layout, model, role
+from factories import SHIPPED, STACKS, aggregated, environment, existing_cluster, layout, model, role
 from jsonschema import Draft202012Validator, ValidationError
 
 VERSION = "1.36"
@@ -190,7 +190,7 @@ def objects_of(case: str) -> list[dict[str, Any]]:
     """What a shipped stack or a made-up environment renders."""
     if case in ENVIRONMENTS:
         return build_all(layout(ENVIRONMENTS[case]))
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     return build_all(evaluate_file(project.stack_file(case), project.root).require_layout())
 
 

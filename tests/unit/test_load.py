@@ -23,7 +23,7 @@ from disagg_serving.report.load import render_runs
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import read_stack_file
 from disagg_serving.verify.metrics import NOTHING, Metrics
-from factories import ROOT, STACKS, aggregated, environment, layout, model
+from factories import ROOT, SHIPPED, STACKS, aggregated, environment, layout, model
 from kubernetes_validate import validate
 from network_policies import Network, Place
 from snapshots import stack_layout
@@ -299,14 +299,14 @@ def test_result_counts() -> None:
 def test_a_rate_is_written_and_nothing_else(tmp_path: Path, role: str) -> None:
     """One entry is added to the role; every other character of the file, comments too, stays, and the planner reads the rate."""
     file = tmp_path / "Pulumi.prod.yaml"
-    before = (ROOT / "stacks/Pulumi.prod.yaml").read_text(encoding="utf-8")
+    before = (SHIPPED / "stacks/Pulumi.prod.yaml").read_text(encoding="utf-8")
     file.write_text(before, encoding="utf-8")
     write_rate(file, 0, role, 8000, 2560)
     after = file.read_text(encoding="utf-8")
     added = ", measuredRates: [{inputTokens: 8000, tokensPerSecondPerGPU: 2560}]"
     assert after.count(added) == 1
     assert after.replace(added, "") == before
-    wanted = evaluate_file(read_stack_file(file, "prod"), ROOT).require_layout()
+    wanted = evaluate_file(read_stack_file(file, "prod"), SHIPPED).require_layout()
     (group,) = [g for g in wanted.groups if g.role == role]
     assert [(r.input_tokens, r.tokens_per_second_per_gpu) for r in group.spec.measured_rates] == [(8000, 2560)]
 

@@ -11,7 +11,7 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, layout
+from factories import SHIPPED, STACKS, layout
 from network_policies import Network
 from policy_flows import ACROSS, CLOSED, DNS_PODS, OPEN, PORTS, PROXY, WIDER, Flow
 from policy_sites import FOUR, WITHOUT_AUTO_MODE, Site, actual, everything_closed, everything_open, four, namespaces_of, pairs, sites
@@ -169,7 +169,7 @@ def test_the_lists_notice_other_subnets(name: str, direction: str, block: str) -
 
 def stack_layout(stack: str) -> Layout:
     """The layout of a shipped stack."""
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     return evaluate_file(project.stack_file(stack), project.root).require_layout()
 
 

@@ -13,7 +13,7 @@ from disagg_serving.rules import Stage, check_objects, rules
 from disagg_serving.rules.declared import Declared
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, environment, layout
+from factories import SHIPPED, STACKS, environment, layout
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +72,7 @@ def test_faulty_objects(case: tuple[str, str, Any, str]) -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_generated_objects_are_clean(stack: str) -> None:
     """What the project itself generates passes its rules about objects."""
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     made = build_all(evaluate_file(project.stack_file(stack), project.root).require_layout())
     assert check_objects([Declared(o["metadata"]["name"], o) for o in made]) == []
 

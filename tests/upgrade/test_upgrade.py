@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import upgrades
 from disagg_serving.errors import ToolError
-from factories import ROOT, STACKS
+from factories import ROOT, SHIPPED, STACKS
 from upgrades import HEADING, Kept, Written, contract_faults, faults, faults_of, kept, kept_contract, told, written_down
 
 from scripts import contract, release, versions
@@ -188,7 +188,7 @@ def test_keep_a_release(tmp_path: Path) -> None:
         (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     (root / "stacks").mkdir()
-    shutil.copy(ROOT / "stacks/Pulumi.dev.yaml", root / "stacks")
+    shutil.copy(SHIPPED / "stacks/Pulumi.dev.yaml", root / "stacks")
     shutil.copytree(ROOT / "examples/existing-cluster", root / "examples/existing-cluster")
     (root / "examples/typescript").mkdir()
     (root / "examples/typescript/Pulumi.yaml").write_text("name: x\nruntime: nodejs\n")
@@ -214,8 +214,24 @@ def test_keep_a_release(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"stack dev: .*longest"):
         release.keep("0.3", tmp_path / "released", root)
     assert [f.name for f in (tmp_path / "released").iterdir()] == ["0.2"]
-    stack.write_text((ROOT / "stacks/Pulumi.dev.yaml").read_text(encoding="utf-8") + "# as nobody has it\n", encoding="utf-8")
+    stack.write_text((SHIPPED / "stacks/Pulumi.dev.yaml").read_text(encoding="utf-8") + "# as nobody has it\n", encoding="utf-8")
     (folder / "plans/dev.json").unlink()
     assert release.main(["check", "0.2"]) == 1
     assert release.main(["check"]) == 1
     assert release.stale("0.2", tmp_path / "released", root) == ["plans/dev.json", "stacks/Pulumi.dev.yaml"]
+
+
+def test_a_release_has_the_stacks_that_tests_are_about(tmp_path: Path) -> None:
+    """A stack that was edited, added or removed beside its frozen copy is not released: pictures and golden files would show another."""
+    for folder in (tmp_path, tmp_path / release.SHIPPED):
+        shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    stack = tmp_path / "stacks/Pulumi.dev.yaml"
+    stack.write_text("# a comment\n" + stack.read_text(encoding="utf-8"), encoding="utf-8")
+    release.refuse_edited(tmp_path)
+    stack.write_text(stack.read_text(encoding="utf-8").replace("maxModelLen", "longest"), encoding="utf-8")
+    (tmp_path / "stacks/Pulumi.glm5.yaml").unlink()
+    (tmp_path / "stacks/Pulumi.new.yaml").write_text("config: {}\n", encoding="utf-8")
+    with pytest.raises(
+        ToolError, match=r"^stacks/Pulumi\.dev\.yaml, stacks/Pulumi\.glm5\.yaml, stacks/Pulumi\.new\.yaml: not as in tests/data/shipped"
+    ):
+        release.refuse_edited(tmp_path)
