@@ -10,14 +10,17 @@ import re
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from disagg_serving.catalog import Catalog, load_catalog
-from disagg_serving.forecast.balance.cases import comparison_rows, comparison_table
-from disagg_serving.forecast.fit import Bars, EngineShape, capacity, tokens_of_pool
+from disagg_serving.forecast.fit import Bars, Calibration, EngineShape, capacity
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # a script's own folder is on the path, and not the repository
+
+from scripts.traffic_cases import comparison_rows, comparison_table  # noqa: E402
+
 CASES = ROOT / "tests/data/kv-cases.csv"
 PD_CASES = ROOT / "tests/data/pd-cases.csv"
 TOKENS, HYBRID_TOKENS, WEIGHTS, MEAN_KV = 0.02, 0.06, 0.02, 0.05
@@ -118,7 +121,8 @@ def _line(row: Mapping[str, str], catalog: Catalog) -> Line:
         return Line(name, row["model"], kind, note=note or "not enough is known of the engine")
     found = capacity(shape)
     weights, kv, tokens = (_number(row[f"reported_{column}"]) for column in ("weights_gib", "kv_gib", "kv_tokens"))
-    own = tokens_of_pool(shape, kv) if kv else None
+    # with the reported GiB the tokens are those of the formula alone, without any estimate
+    own = int(capacity(replace(shape, calibration=Calibration(found.weights_gib.mid, kv))).kv_tokens.mid) if kv else None
     return Line(
         id=name,
         model=row["model"],

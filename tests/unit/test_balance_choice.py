@@ -1,4 +1,4 @@
-"""Around the balance: KV transfer, placement search, bounds without rates, and advice."""
+"""Around the balance: KV transfer, bounds without rates, and advice."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ from disagg_serving.forecast.balance import (
     Step,
     Workload,
     advice,
-    decode_step,
     decode_tokens,
-    efa_share,
     head_copies,
     headroom,
     kv_bytes,
     kv_transfer,
     mla_copies,
-    off_balance,
     prefill_tokens,
     rates_at,
 )
-from disagg_serving.forecast.balance.goodput import MeasuredPoint, Objective, search
-from hypothesis import given
+from disagg_serving.forecast.balance.advice import off_balance
+from disagg_serving.forecast.balance.transfer import efa_share
 from hypothesis import strategies as st
 
 CATALOG = Catalog()
@@ -47,11 +44,6 @@ workloads = st.builds(Workload, lengths, lengths, st.floats(0, 0.95))
 def split(prefill: int, decode: int, size: int = 8) -> Split:
     """So many engines of one size."""
     return Split(Side(prefill, size), Side(decode, size))
-
-
-def point(role: str, form: str, gpus: int, rate: float, latency: float | None = None) -> MeasuredPoint:
-    """A measured point; role by its first letter."""
-    return MeasuredPoint("prefill" if role == "p" else "decode", form, gpus, rate, latency)
 
 
 @pytest.mark.parametrize(
@@ -120,84 +112,11 @@ def test_only_the_decoders_prefix_saves_bytes() -> None:
     assert kv_bytes(cached, 10, decode_has_prefix=True).wire == 40_000
 
 
-def profile(limit: float) -> list[MeasuredPoint]:
-    """Points of OPT-13B on A100 with TTFT within `limit` milliseconds for nine prompts of ten.
-
-    Step times in milliseconds are the profile of LLMServe/DistServe@82831f16 (simdistserve, Apache-2.0). The workload is ours, because
-    ShareGPT is not in that repository: prompts of 755 tokens on average and 1,700 at P90. A prefill point is the highest rate at which
-    the wait of an M/D/1 queue leaves the P90 prompt within the limit, decode a full KV cache beside the weights (0.82 MB a token).
-    """
-    prefill = {1: (18.103, 0.10191, 7.122e-6), 2: (14.743, 0.068577, 2.4496e-6), 4: (12.062, 0.038081, 5.226e-7)}
-    decode = {1: (19.935, 6.2694e-4, 0.038507), 2: (13.295, 3.4109e-4, 0.062964), 4: (10.256, 1.8787e-4, 0.032693)}
-    points = []
-    for tp, (a, b, c) in prefill.items():
-        mean, slow = (a + b * n + c * n * n + 1 for n in (755, 1700))
-        waits = max(0.0, limit - slow) / mean
-        busy = 2 * waits / (1 + 2 * waits) or 0.01
-        points.append(point("p", f"TP{tp}", tp, busy * 1000 / mean * 755 / tp, max(limit, slow) / 1000))
-    for tp, (a, b, c) in decode.items():
-        batch = 68 * tp
-        step = (a + b * batch * 855 + c * batch) / 1000
-        points.append(point("d", f"TP{tp}", tp, batch / step / tp, step))
-    return points
-
-
-def test_the_profile_of_distserve_gives_tp2_and_tp1() -> None:
-    """Its published result for one node of 4 GPUs, 200 ms and 100 ms; with a limit that one GPU meets, splitting prompts only costs."""
-    work = Workload(755, 200)
-    best = search(profile(200), work, Objective(0.2, 0.1), 4)
-    assert (best.prefill.parallelism, best.decode.parallelism) == ("TP2", "TP1")
-    assert search(profile(400), work, Objective(0.4, 0.1), 4).prefill.parallelism == "TP1"
-
-
-def test_points_beyond_the_limit_do_not_count() -> None:
-    """The highest load within the limits is a form's goodput, not the highest load."""
-    points = [point("p", "TP1", 1, 8192, 0.5), point("p", "TP1", 1, 16384, 2.0), point("d", "TP1", 1, 1024)]
-    assert search(points, LONG, Objective(1.0), 2).requests_per_second == 1
-    assert search(points, LONG, Objective(), 3).requests_per_second == 2
-    with pytest.raises(BalanceError, match=r"no measured point of prefill within 0\.1 s"):
-        search(points, LONG, Objective(0.1), 2)
-
-
-def test_among_equals_fewer_gpus() -> None:
-    """Twice the engines serve twice as much and no more for each GPU."""
-    best = search([point("p", "TP2", 2, 8192), point("d", "TP2", 2, 1024)], LONG, Objective(), 64)
-    assert (best.split.gpus, best.requests_per_second, best.per_gpu) == (4, 2, 0.5)
-
-
-def test_pairs_and_sizes_that_do_not_fit() -> None:
-    """A pair that the KV transfer cannot serve is not chosen, and too few GPUs are an error."""
-    points = [point("p", "TP4", 4, 16_000), point("p", "TP1", 1, 8000), point("d", "TP2", 2, 1000)]
-    assert search(points, LONG, Objective(), 16).prefill.parallelism == "TP4"
-    assert search(points, LONG, Objective(), 16, lambda p, d: d.gpus >= p.gpus).prefill.parallelism == "TP1"
-    with pytest.raises(BalanceError, match="fit into 2 GPUs"):
-        search(points, LONG, Objective(), 2)
-    with pytest.raises(BalanceError, match="fit together"):
-        search(points, LONG, Objective(), 16, lambda _p, _d: False)
-
-
-@given(st.lists(st.tuples(st.sampled_from("pd"), st.sampled_from([1, 2, 4]), speeds), min_size=1, max_size=6), workloads, st.integers(2, 24))
-def test_no_placement_is_better_for_each_gpu(found: list[tuple[str, int, float]], w: Workload, gpus: int) -> None:
-    """Against every pair and number of engines within the GPUs."""
-    points = [point(role, f"TP{tp}", tp, rate) for role, tp, rate in found]
-    try:
-        best = search(points, w, Objective(), gpus)
-    except BalanceError:
-        return
-    for p in (x for x in points if x.role == "prefill"):
-        for d in (x for x in points if x.role == "decode"):
-            for i in range(1, gpus // p.gpus + 1):
-                for j in range(1, (gpus - i * p.gpus) // d.gpus + 1):
-                    served = min(i * p.requests(w), j * d.requests(w))
-                    assert served / (i * p.gpus + j * d.gpus) <= best.per_gpu * (1 + 1e-9) + 1e-9
-
-
 def test_a_decode_step_by_hand() -> None:
     """70 GB over 8 GPUs and 1 GB of KV at 65 % of 3.35 TB/s, 160 all-reduces of 10 us and 4 ms: 10.1 ms, with a factor of 2 either way."""
     step = Step(80, 8, 8.75e9, 1e9)
-    found = decode_step(GPU, step)
-    assert (found.low, found.high) == pytest.approx((0.00504, 0.02015), rel=0.01)
-    assert decode_tokens(GPU, step, 64).high == pytest.approx(64 / 0.01008 / 8 * 2, rel=0.01)
+    found = decode_tokens(GPU, step, 64)
+    assert (found.low, found.high) == pytest.approx((64 / 0.01008 / 8 / 2, 64 / 0.01008 / 8 * 2), rel=0.01)
     assert "bound, not a prediction" in str(found)
 
 

@@ -11,12 +11,12 @@ import pytest
 from budgets import FUZZ
 from disagg_serving import pins
 from disagg_serving.catalog import load_catalog
-from disagg_serving.forecast.balance.cases import TOLERANCE
 from disagg_serving.rules.checks.balance import BUSY
 from factories import ROOT
 
 from engine.build import PARSERS, SERVING, SETTINGS
 from scripts.accuracy import NOT_COUNTED, case_catalog, compare, mean_error, read_cases
+from scripts.traffic_cases import TOLERANCE
 from scripts.versions import pinned
 
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

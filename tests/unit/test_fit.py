@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from disagg_serving.catalog.hf_config import GQA, MLA
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.errors import SpecError
 from disagg_serving.forecast import fit
-from disagg_serving.forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, tokens_of_pool, unknown_architecture
+from disagg_serving.forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, unknown_architecture
 from disagg_serving.forecast.fit.constants import constant, follows, release
 from disagg_serving.forecast.fit.weights import indexer_layers, precisions, stages, weight_parts
 from disagg_serving.yaml_io import read_yaml
@@ -216,9 +217,9 @@ def test_layers_with_windows_hold_few_tokens() -> None:
     new = shape("gpt-oss-120b", max_model_len=131_072, max_num_batched_tokens=8192)
     block = 18 * 2 * 8 * 64 * 2 * 16
     pool = math.floor(10 * 2**30 / block)
-    assert tokens_of_pool(old, 10) == pool // 2 * 16
+    assert capacity(replace(old, calibration=Calibration(60, 10))).kv_tokens.mid == pool // 2 * 16
     one = 131_072 // 16 + math.ceil((127 + 2 * 8192) / 16) + 1
-    assert tokens_of_pool(new, 10) == pool * 131_072 // one
+    assert capacity(replace(new, calibration=Calibration(60, 10))).kv_tokens.mid == pool * 131_072 // one
     assert capacity(new).kv_bytes_per_token_per_gpu == 18 * 2048
     assert capacity(old).max_concurrency.mid > capacity(old).kv_tokens.mid / 131_072
     grown = fitted("gpt-oss-120b", engine_version="0.19.0", nixl=True)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from disagg_serving.forecast.balance import BalanceError
-from disagg_serving.forecast.balance.cases import CaseRow, _key, comparison_rows, comparison_table, run_of
-from disagg_serving.forecast.balance.runs import prefill_saturated
 from factories import ROOT
+
+from scripts.traffic_cases import CaseRow, _key, comparison_rows, comparison_table, run_of
+from scripts.traffic_runs import prefill_saturated
 
 with (ROOT / "tests/data/pd-cases.csv").open(encoding="utf-8", newline="") as _file:
     ROWS: list[dict[str, str]] = list(csv.DictReader(_file))

@@ -16,8 +16,6 @@ MEASURED_BAND = 0.1
 """Error of the optimum ratio with measured rates. Our choice."""
 UNKNOWN_BAND = 2.0
 """Factor on the optimum ratio when a rate is only known to be at least so high. Our choice."""
-TARGETS = (0.6, 0.7)
-"""Utilisation to plan for. Our choice, by `waiting_factor`: at 0.7 a prompt waits 1.2 times as long as it is calculated, at 0.9 4.5 times."""
 ROUNDING = 1e-9
 
 Kind = Literal["capacity", "upper bound", "lower bound"]
@@ -94,12 +92,10 @@ class Balance:
     prefill_requests: float
     decode_requests: float
     requests_per_second: float
-    at_least: float
     kind: Kind
     bound_by: Bound
     ratio: float
     optimum: Span
-    optimum_workers: float
 
     @property
     def off(self) -> float:
@@ -130,8 +126,7 @@ def balance(split: Split, rates: Rates, workload: Workload) -> Balance:
     served, bound_by = min(known) if known else floor
     kind: Kind = "lower bound" if not known else "capacity" if served <= floor[0] else "upper bound"
     optimum = optimum_ratio(rates, workload)
-    workers = optimum.mid * split.decode.gpus_per_worker / split.prefill.gpus_per_worker
-    return Balance(prefill, decode, served, floor[0], kind, bound_by, split.ratio, optimum, workers)
+    return Balance(prefill, decode, served, kind, bound_by, split.ratio, optimum)
 
 
 def best_split(rates: Rates, workload: Workload, engines: Engines, gpus: int) -> Split:
@@ -145,14 +140,6 @@ def best_split(rates: Rates, workload: Workload, engines: Engines, gpus: int) ->
     choices = range(1, (gpus - engines.decode) // engines.prefill + 1)
     most = max(min(p * prefill, (gpus - p * engines.prefill) // engines.decode * decode) for p in choices)
     return engines.split(_at_least(most, prefill), _at_least(most, decode))
-
-
-def split_for(rates: Rates, workload: Workload, engines: Engines, wanted: float, utilisation: float = TARGETS[0]) -> Split:
-    """Fewest whole engines that serve `wanted` requests a second at no more than this utilisation of either role."""
-    if not (wanted > 0 and 0 < utilisation <= 1):
-        raise BalanceError(f"{wanted:g} requests/s at a utilisation of {utilisation:g}: wanted must be above 0, utilisation at most 1")
-    prefill, decode = role_requests(engines.split(1, 1), rates, workload)
-    return engines.split(_at_least(wanted / utilisation, prefill), _at_least(wanted / utilisation, decode))
 
 
 def waiting_factor(utilisation: float) -> float:
@@ -173,23 +160,16 @@ class Headroom:
     wanted: float
     prefill_utilisation: float
     decode_utilisation: float
-    prefill_seconds: float
     prefill_wait_seconds: float | None
-    at_targets: tuple[tuple[float, float], ...]
 
     @property
     def utilisation(self) -> float:
         """Of the busier role."""
         return max(self.prefill_utilisation, self.decode_utilisation)
 
-    @property
-    def overloaded(self) -> bool:
-        """Whether a queue grows without end."""
-        return self.utilisation >= 1
-
 
 def headroom(split: Split, rates: Rates, workload: Workload, wanted: float, prefill_queues: int | None = None) -> Headroom:
-    """Utilisation of both roles at `wanted` requests a second, the mean wait of a prompt (None when overloaded), and the rates at `TARGETS`.
+    """Utilisation of both roles at `wanted` requests a second, and the mean wait of a prompt (None when overloaded).
 
     `prefill_queues` counts engines, or ranks with data parallelism, each of which calculates a prompt by itself. Default: engines.
 
@@ -201,8 +181,7 @@ def headroom(split: Split, rates: Rates, workload: Workload, wanted: float, pref
     service = (prefill_queues or split.prefill.workers) / prefill
     factor = waiting_factor(wanted / prefill)
     wait = service * factor if math.isfinite(factor) else None
-    targets = tuple((target, target * min(prefill, decode)) for target in TARGETS)
-    return Headroom(wanted, wanted / prefill, wanted / decode, service, wait, targets)
+    return Headroom(wanted, wanted / prefill, wanted / decode, wait)
 
 
 def _at_least(wanted: float, each: float) -> int:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 REACH = 2.0
 """How far from the measured prompt lengths a rate is used, as a factor. Our choice: attention makes longer prompts dearer a token."""
-CLOSE_TO_LIMIT = 0.9
-"""A run whose time per token is at least this part of the limit was measured at the limit: tighter is within a run's own scatter."""
 
 
 class BalanceError(ValueError):

@@ -60,13 +60,6 @@ class Step:
         return (self.weight_bytes + self.kv_bytes) / (HBM_PART * gpu.hbm_tbps * 1e12) + reduces + STEP_SECONDS
 
 
-def decode_step(gpu: Gpu, step: Step) -> Bound:
-    """Seconds of one decode step."""
-    mid = step.seconds(gpu)
-    reason = f"bytes read at {HBM_PART:.0%} of {gpu.hbm_tbps:g} TB/s, two all-reduces a layer and 4 ms, with a factor of {BAND:g} either way"
-    return Bound("time per token of decode", "s", mid / BAND, mid * BAND, reason)
-
-
 def decode_tokens(gpu: Gpu, step: Step, batch: int, ranks: int = 1) -> Bound:
     """Answer tokens a second and GPU of an engine whose data-parallel ranks each write `batch` answers at once."""
     if batch < 1:

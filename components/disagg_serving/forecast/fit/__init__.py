@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...document.capacity import Bars, Fit
 from .calibration import Calibration, parse_log, read_log
-from .capacity import Capacity, capacity, tokens_of_pool
+from .capacity import Capacity, capacity
 from .engine_shape import EngineShape, unknown_architecture
 from .steps import Step
 
@@ -22,6 +22,5 @@ __all__ = [
     "capacity",
     "parse_log",
     "read_log",
-    "tokens_of_pool",
     "unknown_architecture",
 ]

@@ -143,13 +143,6 @@ def capacity(shape: EngineShape) -> Capacity:
     )
 
 
-def tokens_of_pool(shape: EngineShape, kv_gib: float) -> int:
-    """Tokens that vLLM prints for a KV cache of so many GiB a GPU of the tightest rank: the formula alone, without any estimate."""
-    plan = kv_plan(shape)
-    fullest = _Pool(plan, plan.block_bytes.index(max(plan.block_bytes)))
-    return plan.tokens_of(fullest.blocks(kv_gib), shape.model_len)
-
-
 def calibration_faults(shape: EngineShape) -> list[tuple[str, str]]:
     """Where the shape's calibration contradicts the shape: field and message. None without a calibration. Raises SpecError like `capacity`."""
     record = shape.calibration

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .law import Kind, Side, Split, balance
-from .rates import BalanceError, Rates, Workload
-from .runs import MeasuredRun, calibrate, demand, requests_per_second
+from disagg_serving.forecast.balance import BalanceError, Rates, Side, Split, Workload, balance
+from disagg_serving.forecast.balance.law import Kind
+
+from scripts.traffic_runs import MeasuredRun, calibrate, demand, requests_per_second
 
 TOLERANCE = 0.15
 """Error of a saturated layout that is allowed. Our choice."""

@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .law import Split
-from .rates import CLOSE_TO_LIMIT, BalanceError, MeasuredRate, RateCurve
+from disagg_serving.forecast.balance import BalanceError, MeasuredRate, RateCurve, Split
 
+CLOSE_TO_LIMIT = 0.9
+"""A run whose time per token is at least this part of the limit was measured at the limit: tighter is within a run's own scatter."""
 GROWTH = 0.5
 """Exponent of rate by clients below which a layout is near its limit: in tests/data/pd-cases.csv 0.7 to 1.0 with too few clients, 0.3 beyond."""
 QUEUED = 2.0
@@ -32,11 +33,6 @@ def requests_per_second(clients: float, ttft_seconds: float, tpot_seconds: float
     if clients <= 0 or seconds <= 0:
         raise BalanceError(f"{clients:g} clients and {seconds:g} s a request: both must be above 0")
     return clients / seconds
-
-
-def output_tokens_per_second(clients: float, ttft_seconds: float, tpot_seconds: float, output_tokens: float) -> float:
-    """Answer tokens a second of a closed loop: `c*OSL / (TTFT + TPOT*(OSL-1))`."""
-    return requests_per_second(clients, ttft_seconds, tpot_seconds, output_tokens) * output_tokens
 
 
 def demand(clients: float, tpot_seconds: float, output_tokens: float) -> float:
