@@ -210,7 +210,7 @@ class ControlPlane:
         """Kwok's stage that removes deleted pods, after the time that a kubelet needs at least to end containers.
 
         Kwok's own takes no time, and LWS 0.9 then sometimes sees a worker's replacement before it has seen the worker go, and keeps the
-        leader of the broken group (lws#998, fixed after 0.10).
+        leader of the broken group (https://github.com/kubernetes-sigs/lws/issues/998, fixed after 0.10).
         """
         stage = yaml.safe_load(original.read_text())
         stage["spec"]["delay"] = {"durationMilliseconds": POD_END_MILLISECONDS}

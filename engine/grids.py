@@ -120,7 +120,8 @@ def _ranks() -> Grid:
         tuple(probes),
         {
             f"({LLAMA}|{QWEN}) with . ranks": "vLLM takes ranks of a dense model, which are then engines of their own behind one port "
-            "(docs/serving/data_parallel_deployment.md): replicas do the same, and the router sees them"
+            "(https://github.com/vllm-project/vllm/blob/v0.33.0/docs/serving/data_parallel_deployment.md): replicas do the same, and the router "
+            "sees them"
         },
     )
 

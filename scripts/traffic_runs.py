@@ -21,8 +21,8 @@ QUEUED = 2.0
 """Prompts at each prefill queue: one is calculated and one waits, so the queue does not run empty."""
 PRESSED = 1.12
 """Clients that ask for so much more than they get are kept waiting by prefill and not by their own pace; the rate is then usually within
-10 % of the layout's best, by the rows of tests/data/pd-cases.csv and their neighbours in the file that they are from
-(https://pypi.org/project/aiconfigurator-core/0.12.0/, aiconfigurator_core/systems/silicon_sample.csv)."""
+10 % of the layout's best, by the rows of tests/data/pd-cases.csv and their neighbours in the wheel that they are from,
+https://pypi.org/project/aiconfigurator-core/0.12.0/ (aiconfigurator_core/systems/silicon_sample.csv)."""
 BETTER = 1.15
 """A run that served so much more on the same layout shows that the other one was not at the limit."""
 

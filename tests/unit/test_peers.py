@@ -22,12 +22,12 @@ from disagg_serving.planning.shapes import Layout
 from factories import environment, layout, model, role
 
 SOURCES = {
-    "R1": "llm-d/llm-d: guides/pd-disaggregation/modelserver/gpu/vllm/{base,aws}, autumn 2026",
-    "R1b": "llm-d/llm-d: guides/pd-disaggregation/router/pd-disaggregation.values.yaml, autumn 2026",
-    "R3": "ai-dynamo/dynamo: examples/deployments/EKS/manifests/vllm/v1beta1/disagg-p5.yaml",
-    "R4": "ai-dynamo/dynamo: recipes/qwen3-32b/vllm/cloud-providers/deploy-aws-p5.48xlarge.yaml",
-    "R5": "aws-samples/sample-llm-inference-on-eks: k8s-manifest/lws/lws-glm-5.2-pd-p5en.yaml, 2026-08-13",
-    "R5b": "aws-samples/sample-llm-inference-on-eks: k8s-manifest/lws/lws-deepseek-v3.2-pd-p5.yaml, 2026-08-13",
+    "R1": "https://github.com/llm-d/llm-d/tree/1a1626cd/guides/pd-disaggregation/modelserver/gpu/vllm (base and aws)",
+    "R1b": "https://github.com/llm-d/llm-d/blob/1a1626cd/guides/pd-disaggregation/router/pd-disaggregation.values.yaml",
+    "R3": "https://github.com/ai-dynamo/dynamo/blob/4a285691/examples/deployments/EKS/manifests/vllm/v1beta1/disagg-p5.yaml",
+    "R4": "https://github.com/ai-dynamo/dynamo/blob/d3e91c64/recipes/qwen3-32b/vllm/cloud-providers/deploy-aws-p5.48xlarge.yaml",
+    "R5": "https://github.com/aws-samples/sample-llm-inference-on-eks/blob/7a03f3ab/k8s-manifest/lws/lws-glm-5.2-pd-p5en.yaml",
+    "R5b": "https://github.com/aws-samples/sample-llm-inference-on-eks/blob/7a03f3ab/k8s-manifest/lws/lws-deepseek-v3.2-pd-p5.yaml",
 }
 """Where each peer's values were read, last on 2026-11-29."""
 
@@ -159,11 +159,11 @@ INTENDED_BY_FIELD: dict[str, tuple[str, dict[str, Any]]] = {
         {"R1 prefill": "225Gi", "R1 decode": "900Gi", "R3": "450Gi"}),
     "resources.vpc.amazonaws.com/efa": ("A whole p5 has 32 devices, and the peer's 16 leave half of the bandwidth unused.", {"R5b": "32"}),
     "args.--block-size": ("It is what llm-d and vLLM's own NIXL tests use with grouped-query attention.", {"R4": 128}),
-    "args.--no-disable-hybrid-kv-cache-manager": ("Since vllm#41847 it stays on with NIXL by itself.", {"R1": None}),
+    "args.--no-disable-hybrid-kv-cache-manager": ("Since vllm-project/vllm/pull/41847 it stays on with NIXL by itself.", {"R1": None}),
     "args.--max-model-len": ("A context beyond the model's own changes it by YaRN, which its owner decides.", {"R4": 40960}),
     "args.--hf-overrides": ("Positions stay as the model was trained until its owner stretches them.", {"R4": None}),
     "args.--gpu-memory-utilization": ("SGLang's fraction leaves activations out, vLLM's has them in.", {"R5": 0.9}),
-    "args.--async-scheduling": ("Since vllm#27614 vLLM schedules asynchronously by itself wherever that is possible.", {"R4": None}),
+    "args.--async-scheduling": ("vLLM schedules asynchronously by itself wherever that is possible (vllm-project/vllm/pull/27614).", {"R4": None}),
     "args.--no-enable-prefix-caching": ("Decode fetches only what its cache does not hold, so a second turn moves less.", {"R4 decode": None}),
     "args.--kv-cache-dtype": ("The cache keeps the checkpoint's precision until kvCacheDtype asks for another on both roles.", {"R5": None}),
     "args.--kv-offloading-size": ("Offloading takes a second connector beside NIXL, which was not run here.", {"R5 prefill": None}),

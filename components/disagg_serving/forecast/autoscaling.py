@@ -13,7 +13,7 @@ SignalName = Literal["backlogSeconds", "waitingRequests", "kvCacheUsage"]
 
 BACKLOG_SECONDS, KV_CACHE_USAGE = 1.5, 0.8
 """llm-d's guide of token-aware scaling: the share of a time to first token of about 2 s that may go into waiting, and the use of the KV
-cache before vLLM admits no more (llm-d/llm-d: guides/workload-autoscaling/keda-epp-token-aware, 2026-11-30)."""
+cache before vLLM admits no more (https://github.com/llm-d/llm-d/tree/56cb1218/guides/workload-autoscaling/keda-epp-token-aware)."""
 WAITING_REQUESTS = 4.0
 """Requests that may queue in an engine: our choice, since no public run says; with measured rates seconds take its place."""
 LONGEST_PERIOD, LONGEST_WINDOW = 1800, 3600

@@ -100,9 +100,9 @@ def query_of(group: Group, signal: Signal) -> str:
 def _tokens_in_flight(group: Group) -> str:
     """Tokens of prompts that engines have been sent and have not read.
 
-    Routers up to v0.10.0 go on publishing the last value of an endpoint that is gone (llm-d-router#2529), so that a role would never
-    shrink: only endpoints count that the router sees now. The series of the tokens begin with the first request; until then it is 0 for a
-    router that knows its endpoints.
+    Routers up to v0.10.0 go on publishing the last value of an endpoint that is gone (https://github.com/llm-d/llm-d-router/issues/2529), so
+    that a role would never shrink: only endpoints count that the router sees now. The series of the tokens begin with the first request; until
+    then it is 0 for a router that knows its endpoints.
     """
     names = f"{group.name}-[0-9]+(-rank-[0-9]+)?"
     tokens = f'llm_d_epp_inflight_tokens{{namespace="{group.namespace}",producer_name="{IN_FLIGHT}",endpoint_name=~"{names}"}}'

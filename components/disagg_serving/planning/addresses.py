@@ -26,7 +26,7 @@ class Addresses:
     """IPv4 networks as text, each list sorted."""
 
     dns: tuple[str, ...]
-    """Cluster DNS: on Auto Mode it answers on each node, so that no pod selector finds it (containers-roadmap#2552)."""
+    """Cluster DNS: on Auto Mode it answers on each node, so that no pod selector finds it (https://github.com/aws/containers-roadmap/issues/2552)."""
 
     api_server: tuple[str, ...]
     """The API server: its Service address, and the networks of its interfaces."""

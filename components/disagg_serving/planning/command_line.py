@@ -66,7 +66,7 @@ _OF_PODS = (
     OwnFlag("--node-rank", _NODES, _of_nodes("$(LWS_WORKER_INDEX)")),
     OwnFlag("--master-addr", _NODES, _of_nodes(_LEADER)),
     OwnFlag("--master-port", _NODES, _of_nodes(MASTER_PORT)),
-    # the leader listens there, and a listener on a name fails with some builds of ZMQ (kserve#5155)
+    # the leader listens there, and a listener on a name fails with some builds of ZMQ (https://github.com/kserve/kserve/issues/5155)
     OwnFlag("--data-parallel-address", _RANKS, _of_ranks("$(VLLM_HOST_IP)", _LEADER)),
     OwnFlag("--data-parallel-rpc-port", _RANKS, _of_ranks(DATA_PARALLEL_PORT, DATA_PARALLEL_PORT)),
     OwnFlag("--headless", _NODES, lambda _, worker: worker),

@@ -7,11 +7,14 @@ import math
 from .shapes import Served
 
 BASE_SECONDS = 600
-"""Image pull, CUDA graphs and compilation; vLLM's own default for the engine is 600 s (VLLM_ENGINE_READY_TIMEOUT_S)."""
+"""Image pull, CUDA graphs and compilation; vLLM's own default for the engine is 600 s: VLLM_ENGINE_READY_TIMEOUT_S of
+https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/envs.py."""
 DOWNLOAD_GB_PER_SECOND = 0.15
-"""Slow end of a Hugging Face download: 700 GB in about 80 minutes (public reports give 10 to 60 minutes)."""
+"""Slow end of a Hugging Face download: 680 GB in 76 minutes, where AWS allows 30 to 60:
+https://github.com/awslabs/awsome-distributed-ai/blob/95b939cd/3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md."""
 STREAM_GB_PER_SECOND = 0.5
-"""Slow end of streaming from S3: a third of what Modelplane reports (509 GiB in 6 minutes, 1.5 GB/s)."""
+"""Slow end of streaming from S3: a third of what Modelplane reports of the same streamer from a shared volume, 509 GiB in 6 minutes:
+https://github.com/modelplaneai/modelplane/blob/v0.3.1/docs/manifests/examples/kimi-k2/model-deployment.yaml."""
 SAFETY = 1.5
 
 

@@ -181,7 +181,7 @@ class Cluster(pulumi.ComponentResource):
             auto_mode=eks.AutoModeOptionsArgs(enabled=True, compute_config={"node_pools": BUILT_IN_POOLS}),
             service_role=role,
             access_entries=admins,
-            # Auto Mode brings its own DNS; the add-on would wait for nodes that never come (pulumi-eks#1726)
+            # Auto Mode brings its own DNS; the add-on would wait for nodes that never come (https://github.com/pulumi/pulumi-eks/issues/1726)
             coredns_addon_options=eks.CoreDnsAddonOptionsArgs(enabled=False),
             create_instance_role=False,
             endpoint_private_access=spec.endpoint.private_access,
@@ -230,7 +230,7 @@ class Cluster(pulumi.ComponentResource):
         import pulumi_aws as aws  # noqa: PLC0415
 
         name, below = self.pulumi_resource_name, pulumi.ResourceOptions(parent=self)
-        # the cluster's instance profile may outlive it and would block the deletion (containers-roadmap#2531)
+        # the cluster's instance profile may outlive it and would block the deletion (https://github.com/aws/containers-roadmap/issues/2531)
         role = aws.iam.Role(
             f"{name}-gpu-node", name=role_name, assume_role_policy=iam.assume_role_policy("ec2.amazonaws.com"), permissions_boundary=boundary,
             force_detach_policies=True, tags=tags, opts=below,

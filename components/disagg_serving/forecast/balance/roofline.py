@@ -1,8 +1,9 @@
 """What can be said without a measured rate: bounds, printed as bounds.
 
-The constants are our choice, checked once against the 1,097 points of one role on H100 and H200 in aiconfigurator_core/systems/silicon_sample.csv
-of https://pypi.org/project/aiconfigurator-core/0.12.0/: the estimate of a decode step has a mean error of 33 %, and 94 % are within a factor of 2.
-For prefill of models with experts the reached part of the peak is 6 to 24 % there, so nothing useful can be said.
+The constants are our choice, checked once against 1,097 measured points of one role on H100 and H200, which are in the wheel of
+https://pypi.org/project/aiconfigurator-core/0.12.0/ (aiconfigurator_core/systems/silicon_sample.csv): the estimate of a decode step has a mean
+error of 33 %, and 94 % are within a factor of 2. For prefill of models with experts the reached part of the peak is 6 to 24 % there, so nothing
+useful can be said.
 """
 
 from __future__ import annotations

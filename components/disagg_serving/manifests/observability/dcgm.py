@@ -1,8 +1,8 @@
 """NVIDIA's DCGM exporter on the GPU nodes, in the form that Bottlerocket, and so EKS Auto Mode, lets run.
 
 It is not privileged, but has the capability SYS_ADMIN: without it Bottlerocket's container runtime gives no GPU to a container that asked
-for none (bottlerocket-os/bottlerocket#3992), and DCGM reads no profiling counters. A folder of the kubelet tells it which pod holds which
-GPU. That it starts on Auto Mode is not proven here: see docs/observability.md.
+for none (https://github.com/bottlerocket-os/bottlerocket/issues/3992), and DCGM reads no profiling counters. A folder of the kubelet tells
+it which pod holds which GPU. That it starts on Auto Mode is not proven here: see docs/observability.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCRIPT, ENTRYPOINT = "dcgm-exporter-entrypoint.sh", "/usr/local/dcgm/dcgm-export
 FIELDS, FIELDS_FILE = "exporter-metrics-config-map", "/etc/dcgm-exporter/default-counters.csv"
 """The chart's ConfigMap of fields, and where it mounts it: its lists of volumes are replaced by ours, so ours repeat that one."""
 START = """#!/bin/sh
-# the container runtime of newer Bottlerocket writes the linker's cache anew and leaves DCGM out (NVIDIA/dcgm-exporter#636)
+# the container runtime of newer Bottlerocket writes the linker's cache anew and leaves DCGM out (https://github.com/NVIDIA/dcgm-exporter/issues/636)
 ldconfig
 exec /usr/bin/dcgm-exporter "$@"
 """

@@ -14,7 +14,7 @@ from ..documents import EC2, KUBERNETES, LLM_D, LWS, QUOTAS
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
 GIB_AN_EFA, LEAST_GIB = 4, 8
-"""Memory besides /dev/shm: 128 GiB to enumerate 32 EFA devices (awsome-inference#71), and what no engine starts without."""
+"""Memory besides /dev/shm: to enumerate EFA devices (https://github.com/aws-samples/awsome-inference/issues/71), and the least of an engine."""
 SMALLER = {
     "replicas": "lower replicas, or the GPUs of an engine",
     "autoscaling.maxReplicaCount": "lower autoscaling.maxReplicaCount, or the GPUs of an engine",

@@ -69,7 +69,7 @@ EFA_ENV = {
     "LD_LIBRARY_PATH": Harm(None, "replaces the image's path, where libfabric, NIXL and the OFI plugin lie", "without it"),
     "RDMAV_FORK_SAFE": Harm(None, "slows every registration of memory: the OFI plugin makes forks safe by itself", "without it", Level.WARNING),
 }
-"""Variables that break or slow EFA (aws.md 8, vllm-nixl.md 2 and 4)."""
+"""Variables that break or slow EFA: https://github.com/aws/aws-ofi-nccl/blob/v1.21.1/doc/efa-env-var.md and what the image sets."""
 
 FORECAST_FLAGS = (
     "--decode-context-parallel-size", "--prefill-context-parallel-size", "--cpu-offload-gb", "--quantization", "--kv-cache-memory-bytes",

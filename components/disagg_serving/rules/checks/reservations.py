@@ -18,7 +18,7 @@ from ..registry import Fault, Stage, Subject, remove, rule, use
 RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
 SOON = timedelta(days=14)
 DRAINED_BEFORE = timedelta(minutes=40)
-"""EC2 ends the instances of a Capacity Block 30 minutes before its end, and Auto Mode begins to drain 10 minutes earlier (aws.md 6)."""
+"""EC2 ends the instances of a Capacity Block 30 minutes before its end, and Karpenter begins to drain 10 minutes earlier (`reservation-end`)."""
 FACTS = {"type": "type", "instance_type": "instanceType", "zone": "zone", "instances": "instances", "ends_at": "endsAt"}
 """What is said about a reservation, by its name in the stack file; it is the same wherever the reservation is named."""
 AFTERWARDS = "reserve what follows before it ends"
