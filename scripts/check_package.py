@@ -149,7 +149,7 @@ def of_wheel(data: dict[str, Any], wheel: Path) -> dict[str, Any]:
 
 def suite(place: Environment, tests: tuple[str, ...]) -> None:
     """Tests against the installed wheel, in a folder without the package's sources."""
-    place.install("-r", pins(place.folder), *(part for kind in ("extras", "dev") for part in ("-r", ROOT / f"requirements-{kind}.txt")))
+    place.install("-r", pins(place.folder), *(part for kind in ("extras", "dev") for part in ("-r", ROOT / f"requirements/{kind}.txt")))
     project = place.folder / "project"
     project.mkdir()
     for item in NEEDED:

