@@ -100,8 +100,8 @@ def _installed() -> Iterator[Pin]:
 
 
 def _repository(source: str) -> str:
-    found = re.match(r"[\w.-]+/[\w.-]+", source)
-    return found[0] if found else source
+    found = re.match(r"https://github\.com/([\w.-]+/[\w.-]+)", source)
+    return found[1] if found else source
 
 
 def _modules(root: Path) -> Iterator[Pin]:

@@ -21,7 +21,7 @@ KUBERNETES = Pin("1.36", "EKS", "https://docs.aws.amazon.com/eks/latest/userguid
 LWS_CHART = Pin(
     "0.11.1",
     "oci://registry.k8s.io/lws/charts/lws",
-    "https://lws.sigs.k8s.io/docs/installation/",
+    "https://github.com/kubernetes-sigs/lws/releases/tag/v0.11.1",
     "2026-11-29",
 )
 """LeaderWorkerSet chart; needs Kubernetes 1.34 or newer."""
