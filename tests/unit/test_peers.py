@@ -163,7 +163,7 @@ INTENDED_BY_FIELD: dict[str, tuple[str, dict[str, Any]]] = {
     "args.--max-model-len": ("A context beyond the model's own changes it by YaRN, which its owner decides.", {"R4": 40960}),
     "args.--hf-overrides": ("Positions stay as the model was trained until its owner stretches them.", {"R4": None}),
     "args.--gpu-memory-utilization": ("SGLang's fraction leaves activations out, vLLM's has them in.", {"R5": 0.9}),
-    "args.--async-scheduling": ("vLLM schedules asynchronously by itself wherever that is possible (vllm-project/vllm/pull/27614).", {"R4": None}),
+    "args.--async-scheduling": ("Since vllm-project/vllm/pull/27614 vLLM schedules asynchronously by itself wherever it can.", {"R4": None}),
     "args.--no-enable-prefix-caching": ("Decode fetches only what its cache does not hold, so a second turn moves less.", {"R4 decode": None}),
     "args.--kv-cache-dtype": ("The cache keeps the checkpoint's precision until kvCacheDtype asks for another on both roles.", {"R5": None}),
     "args.--kv-offloading-size": ("Offloading takes a second connector beside NIXL, which was not run here.", {"R5 prefill": None}),
