@@ -19,6 +19,7 @@ from typing import Any
 from disagg_serving.catalog import Catalog
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Level
+from disagg_serving.place import Place
 from disagg_serving.planning.layout import resolve
 from disagg_serving.planning.shapes import Group, Served, build_group
 from disagg_serving.rules import rules
@@ -101,7 +102,9 @@ def _line(name: str, probe: Probe, data: dict[str, Any]) -> CommandLine:
 def _writable(data: dict[str, Any]) -> dict[str, Any]:
     """The environment without the values that its form refuses."""
     while faults := [f.path for f in try_parse(EnvironmentSpec, data).findings if f.level is Level.ERROR]:
-        data = corrected(data, {re.sub(r"(\.speculative)\..*", r"\1", faults[0]): None})
+        place = Place.parse(faults[0])
+        whole = place.steps.index("speculative") + 1 if "speculative" in place.steps else None
+        data = corrected(data, {str(Place(place.steps[:whole])): None})
     return data
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .corrections import Correction, words, written
+from .corrections import Correction, instruction, written
 from .credentials import withheld
 from .records import LEFT_OUT, WRITTEN_AS, Record
 
@@ -70,9 +70,9 @@ class Finding(Record):
         accepted = f"; accepted: {self.accepted}" if self.accepted else ""
         return visible(f"{head}{shown}{self.message}{allowed}{fix}{accepted}")
 
-    def corrected_by(self, correction: Correction) -> Finding:
-        """The finding with this correction as its fix."""
-        return replace(self, fix=words(correction, self.path), corrections=(correction,))
+    def corrected_by(self, value: Any) -> Finding:
+        """The finding with another value at its place as its fix; None takes out what is there."""
+        return replace(self, fix=instruction(value), corrections=({self.path: value},))
 
     def guessed(self, value: Any) -> Finding:
         """The finding with the value that was likely meant in its place."""

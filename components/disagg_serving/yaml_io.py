@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from .errors import Finding, Level, SpecError
+from .place import Place
 
 MAX_BYTES = 5_000_000
 
@@ -56,17 +56,17 @@ class Span:
     end: tuple[int, int] | None = None
 
 
-class Places:
-    """Where the values of a YAML file stand, by paths like `models[0].decode.tensorParallel`."""
+class Marks:
+    """The lines and columns of the values of a YAML file, by their places."""
 
     def __init__(self, path: Path) -> None:
         """Read the marks of a file that `read_yaml` accepts. Raises what PyYAML and the file system raise for others."""
         self._root = yaml.compose(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
-    def find(self, path: str, *above: str) -> tuple[Span, bool] | None:
-        """The place of `path` below the keys `above`, and whether any of it is there; None where the keys above are not.
+    def find(self, place: Place, *above: str) -> tuple[Span, bool] | None:
+        """The lines of a place below the keys `above`, and whether any of it is there; None where the keys above are not.
 
-        What is not there is shown at the nearest thing above it that is.
+        What is not there is shown at the nearest value above it.
         """
         key, node = None, self._root
         for name in above:
@@ -74,23 +74,20 @@ class Places:
             if pair is None:
                 return None
             key, node = pair
-        rest = path
-        while rest and (step := _step(node, rest)):
-            key, node, rest = step
-        return _span(key, node), rest != path or not path
+        rest = place
+        while rest.steps and (found := _step(node, rest)):
+            key, node, rest = found
+        return _span(key, node), rest != place or not place.steps
 
 
-def _step(node: Any, path: str) -> tuple[Any, Any, str] | None:
-    """Key, value and the rest of the path after its first part; None where it leads no further. Keys may hold dots, so the longest counts."""
+def _step(node: Any, place: Place) -> tuple[Any, Any, Place] | None:
+    """Key, value and the rest of the place after its first step; None where it leads no further."""
     if isinstance(node, yaml.SequenceNode):
-        index = re.match(r"\[(\d{1,9})\]\.?", path)
-        there = index is not None and int(index[1]) < len(node.value)
-        return (None, node.value[int(index[1])], path[index.end() :]) if index and there else None
-    found = [(k, v) for k, v in _pairs(node) if path == k.value or path.startswith(tuple(k.value + end for end in (".", "[", ":")))]
-    if not found:
-        return None
-    key, value = max(found, key=lambda pair: len(pair[0].value))
-    return key, value, path[len(key.value) :].removeprefix(".")
+        index, rest = place.steps[0], Place(place.steps[1:])
+        return (None, node.value[index], rest) if isinstance(index, int) and index < len(node.value) else None
+    keys = {k.value: (k, v) for k, v in reversed([*_pairs(node)])}  # of a key that is merged in as well, the mapping's own counts
+    first, rest = place.first_key(keys)
+    return (*keys[first], rest) if first in keys else None
 
 
 def _pairs(node: Any) -> Iterator[tuple[Any, Any]]:

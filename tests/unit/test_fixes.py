@@ -13,12 +13,14 @@ import pytest
 from bad_input import CASES
 from budgets import examples
 from disagg_serving.catalog import Catalog
-from disagg_serving.corrections import corrected, words
+from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
+from disagg_serving.place import Place
 from disagg_serving.planning.command_line import OWNED
 from disagg_serving.records import data_of
 from disagg_serving.rules import Stage, rules
 from disagg_serving.rules.evaluation import Evaluation, evaluate
+from disagg_serving.rules.fixes import words
 from factories import ROOT, aggregated, check, environment, existing_cluster, model, role
 from generator import Generator
 from hypothesis import given, settings
@@ -71,7 +73,7 @@ def assert_words_are_made_of_data(finding: Finding) -> None:
     """A fix is what its corrections say and advice without values."""
     rest = finding.fix
     for correction in finding.corrections:
-        for text in (words(correction, finding.path), f"did you mean {correction.get(finding.path)}?"):
+        for text in (words(correction, Place.parse(finding.path)), f"did you mean {correction.get(finding.path)}?"):
             rest = rest.replace(text, "", 1)
     if not finding.id.startswith(("yaml", "nested-secret", "missing")):
         assert not NAMES_VALUE.search(COMMANDS.sub("", rest)), f"{finding.id}: {rest!r} of {finding.fix!r} names a value and is no correction"
@@ -307,4 +309,4 @@ def test_corrections_are_data_for_machines() -> None:
 )
 def test_words(correction: dict[str, Any], at: str, text: str) -> None:
     """A correction reads like an instruction at the place where the reader is."""
-    assert words(correction, at) == text
+    assert words(correction, Place.parse(at)) == text

@@ -15,9 +15,10 @@ import yaml
 from bad_input import CASES
 from command_line import write_project
 from disagg_serving.cli.main import main
+from disagg_serving.place import Place
 from disagg_serving.rules import rules
 from disagg_serving.rules.form import FORM_CHECKS
-from disagg_serving.yaml_io import Places, Span
+from disagg_serving.yaml_io import Marks, Span
 from factories import ROOT, SHIPPED, STACKS, environment, model, role
 
 PACKAGE = ROOT / "components/disagg_serving"
@@ -194,7 +195,7 @@ def test_places(text: str, path: str, span: Span, tmp_path: Path) -> None:
     """Paths lead to lines and columns of characters, through lists, dotted keys, merges and aliases, and end at what is there."""
     file = tmp_path / "a.yaml"
     file.write_text(text, encoding="utf-8")
-    found = Places(file).find(path)
+    found = Marks(file).find(Place.parse(path))
     assert found is not None
     assert found[0] == span
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from disagg_serving.verify.compare import differences
+from disagg_serving.verify.compare import mismatches
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from disagg_serving.verify.compare import differences
 )
 def test_what_the_api_server_adds_is_no_difference(expected: Any, found: Any) -> None:
     """Defaults, additions of webhooks, other spellings of a quantity, and values that only `pulumi up` knows."""
-    assert differences(expected, found) == []
+    assert mismatches(expected, found) == []
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_what_the_api_server_adds_is_no_difference(expected: Any, found: Any) ->
 )
 def test_a_difference_is_said_with_its_place(expected: Any, found: Any, sentence: str) -> None:
     """What lacks, contradicts or opens a closed list is named by its path with both values."""
-    assert differences(expected, found) == [sentence]
+    assert mismatches(expected, found) == [sentence]
 
 
 def test_pods_may_have_more_tolerations() -> None:
     """The API server adds tolerations to every pod, which are not named; what was generated has to be among them."""
     mine = {"key": "role", "operator": "Equal", "value": "decode"}
     theirs = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
-    assert differences({"tolerations": [mine]}, {"tolerations": [theirs, mine]}, more=True) == []
-    assert differences({"tolerations": [mine]}, {"tolerations": [theirs, mine]}) != []
-    (text,) = differences({"tolerations": [mine]}, {"tolerations": [theirs]}, more=True)
+    assert mismatches({"tolerations": [mine]}, {"tolerations": [theirs, mine]}, more=True) == []
+    assert mismatches({"tolerations": [mine]}, {"tolerations": [theirs, mine]}) != []
+    (text,) = mismatches({"tolerations": [mine]}, {"tolerations": [theirs]}, more=True)
     assert text.startswith('tolerations lacks {"key":"role"')

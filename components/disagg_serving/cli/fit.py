@@ -18,6 +18,7 @@ from ..forecast.capacities import engine_capacity, shape_of
 from ..forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
 from ..forecast.fit.capacity import calibration_doubts, calibration_faults
 from ..pins import DEFAULT_ENGINE
+from ..place import Place
 from ..planning.layout import build_layout
 from ..planning.shapes import Served, build_group
 from ..records import data_of
@@ -25,6 +26,7 @@ from ..rules import Subject, findings_of, rules, with_layouts
 from ..rules.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
 from ..spec.measured import CalibrationSpec
+from ..spec.places import role_of
 from ..spec.serving import All2AllBackend, RoleName
 from .common import DataFormat, catalog_with, emit
 
@@ -185,9 +187,9 @@ def _shape_findings(known: Catalog, served: Served, name: RoleName, shape: Engin
         layout = build_layout(subject.spec, [served])
         alone = subject.with_layout(replace(layout, groups=[g for g in layout.groups if g.role == name]))
         found += findings_of(alone, (r for r in rules() if r.judges == "memory"))
-    sides = {f"{served.path}.{side}" for side in served.spec.roles if side != name}
-    mine = (f for f in found if not any(f.path.startswith(f"{side}.") for side in sides))
-    return [replace(f, path=OPTIONS.get(f.path.rpartition(".")[2], f.path), corrections=()) for f in mine]
+    places = [(f, Place.parse(f.path)) for f in found]
+    mine = [(f, place) for f, place in places if (role := role_of(place)) in {None, place} or role.steps[-1] == name]
+    return [replace(f, path=OPTIONS.get(str(place.steps[-1]), f.path), corrections=()) for f, place in mine]
 
 
 def _log_findings(shape: EngineShape, log: Path | None) -> list[Finding]:

@@ -9,11 +9,12 @@ from ..catalog import Catalog, Engine, Instance, Model
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
+from ..spec.places import pair_path
 from ..spec.serving import RoleName
 from ..yaml_io import inside
 from .node_bounds import stated_bound
 from .node_classes import build_node_classes
-from .pairs import CANDIDATE, identified, pairs_of
+from .pairs import identified, pairs_of
 from .placement import by_pool, pack
 from .scaling import scaled_out
 from .shapes import Group, Layout, Served, build_group, build_pools
@@ -29,7 +30,7 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
     if router not in catalog.routers:
         findings.append(catalog.routers.missing("router.version", router))
     for i, model, candidate in ((i, *pair) for i, written in enumerate(spec.models) for pair in pairs_of(written)):
-        path = f"models[{i}]{CANDIDATE if candidate else ''}"
+        path = pair_path(i, candidate=candidate)
         facts, engine = None, None
         try:
             facts = _facts(model, catalog, base, path)

@@ -15,17 +15,18 @@ from typing import Any
 
 from .. import labels
 from ..errors import Finding
+from ..place import Place
 from ..spec import CandidateSpec, ModelSpec
 from ..spec.base import Spec
+from ..spec.places import pair_of
 from .command_line import OF_MODEL
 from .shapes import Group, block_size_of
 
-CANDIDATE = ".candidate"
 LOGS_ONLY = frozenset({"--enable-log-requests", "--disable-log-stats", "--disable-uvicorn-access-log", "--uvicorn-log-level", "--max-log-len"})
 """Flags that change what is logged and nothing else. What another flag does to KV or to a prompt's tokens is not known here, so it counts."""
 LOG_VARIABLES = ("VLLM_LOGGING_", "NCCL_DEBUG")
 _SWITCHES = frozenset({"generation", "activate", "weights"})
-_OF_THE_WEIGHTS = ("weights", "weights.s3", "weights.revision", "weights.s3.prefix")
+_OF_THE_WEIGHTS = frozenset({("weights",), ("weights", "s3"), ("weights", "revision"), ("weights", "s3", "prefix")})
 
 
 def pairs_of(model: ModelSpec) -> list[tuple[ModelSpec, bool]]:
@@ -105,20 +106,26 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
 def placed(findings: Iterable[Finding]) -> list[Finding]:
     """Findings where a person can act on them: about the model, if it says the same of the model or the candidate cannot say otherwise."""
     found = list(findings)
-    of_models = [_said(f, f.path) for f in found if CANDIDATE not in f.path]
-    moved = [replace(f, path=belonging(f.path)) for f in found]
-    return [f for f in moved if CANDIDATE not in f.path or _said(f, f.path.replace(CANDIDATE, "", 1)) not in of_models]
+    of_models = [_said(f, Place.parse(f.path)) for f in found if not _of_candidate(Place.parse(f.path))]
+    moved = [(f, belonging(Place.parse(f.path))) for f in found]
+    return [
+        replace(f, path=str(place))
+        for f, place in moved
+        if not _of_candidate(place) or _said(f, Place((*place.steps[:2], *place.steps[3:]))) not in of_models
+    ]
 
 
-def _said(finding: Finding, path: str) -> tuple[object, ...]:
-    """What a finding says as if it stood at `path`; another value or other ways out are another finding."""
-    return finding.id, path, finding.level, finding.message, finding.value, finding.allowed
+def _said(finding: Finding, place: Place) -> tuple[object, ...]:
+    """What a finding says as if it stood at `place`; another value or other ways out are another finding."""
+    return finding.id, place, finding.level, finding.message, finding.value, finding.allowed
 
 
-def belonging(path: str) -> str:
+def _of_candidate(place: Place) -> bool:
+    return (pair_of(place) or place).steps[2:] == ("candidate",)
+
+
+def belonging(place: Place) -> Place:
     """A place below a candidate, or that of the model where a candidate has no such field."""
-    model, candidate, key = path.partition(f"{CANDIDATE}.")
-    own = [field.alias or name for name, field in CandidateSpec.model_fields.items() if name != "weights"]
-    if not candidate or key in _OF_THE_WEIGHTS or key.startswith(tuple(own)):
-        return path
-    return f"{model}.{key}"
+    key = place.steps[3:] if _of_candidate(place) else ()
+    own = {field.alias or name for name, field in CandidateSpec.model_fields.items() if name != "weights"}
+    return place if not key or key in _OF_THE_WEIGHTS or key[0] in own else Place((*place.steps[:2], *key))

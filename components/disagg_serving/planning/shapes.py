@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import labels
 from ..catalog import Engine, Instance, Model
 from ..spec import CapacitySpec, EnvironmentSpec, ModelSpec, NodePoolsSpec, RoleSpec
+from ..spec.places import pair_path
 from ..spec.serving import RoleName
 from .image_sources import located
 
@@ -51,7 +52,7 @@ class Served:
     @property
     def path(self) -> str:
         """Its place in the stack file; an activated candidate still stands there."""
-        return f"models[{self.index}]{'.candidate' if self.candidate else ''}"
+        return pair_path(self.index, candidate=self.candidate)
 
     @property
     def live(self) -> bool:

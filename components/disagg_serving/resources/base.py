@@ -1,6 +1,5 @@
 """What all components share: raw Kubernetes objects, checked input, merged options."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,9 @@ import pulumi
 from pydantic import BaseModel
 
 from ..errors import Finding, Level, SpecError, sort_findings
+from ..place import Place, Step
 from ..planning.shapes import Layout
-from ..rules.evaluation import Evaluation, Question, evaluate, within
+from ..rules.evaluation import Evaluation, Question, evaluate
 from ..rules.standalone import evaluate_models
 from ..spec.validation import by_alias, try_parse
 from .arguments import Given, name_of_value, taken
@@ -131,9 +131,8 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
         raise (given.refusal(problem.findings) if given else ChecksFailed("", problem.findings)) from None
 
 
-_told: ContextVar[set[tuple[str, str, str]] | None] = ContextVar("told", default=None)
+_told: ContextVar[set[tuple[str, tuple[Step, ...], str]] | None] = ContextVar("told", default=None)
 """What the components of this program have said so far that is no error."""
-_MODEL = re.compile(r"models\[(\d+)\]")
 
 
 def _news(evaluation: Evaluation, given: Given) -> Iterator[Finding]:
@@ -143,7 +142,9 @@ def _news(evaluation: Evaluation, given: Given) -> Iterator[Finding]:
         _told.set(told := set())
     names = [model.name for model in evaluation.spec.models] if evaluation.spec else []
     for finding in evaluation.findings:
-        about = _MODEL.sub(lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], finding.path)
+        place = Place.parse(finding.path)
+        model = place.index_in("models")
+        about = place.steps if model is None or model >= len(names) else (names[model], *place.steps[2:])
         key = (finding.id, about, finding.message)
         if finding.level is Level.ERROR or (given.concerns(finding.path) and key not in told):
             yield finding
@@ -179,7 +180,8 @@ def checked_form(given: Given, kind: type[S], rules: Callable[[S | None], list[F
     Warnings go to Pulumi's log. Raises what the program's language has for errors, with all of them.
     """
     parsed = try_parse(kind, by_alias(kind, given.of_spec))
-    found = [f for f in rules(parsed.spec) if not any(within(f.path.split(".", 1)[-1], path) for path in parsed.gone)]
+    places = [(f, Place.parse(f.path)) for f in rules(parsed.spec)]
+    found = [f for f, place in places if not parsed.lacks(place, at=Place(place.steps[:1]))]
     findings = sort_findings(given.said([*given.faults, *parsed.findings, *found]))
     for finding in findings:
         if finding.level is Level.WARNING:

@@ -12,7 +12,7 @@ from .. import labels
 from ..errors import Finding
 from ..manifests.network_policy import build_policy_controller
 from ..manifests.node_identity import NodeIdentity
-from ..rules.evaluation import within
+from ..place import Place
 from ..rules.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
 from ..spec.validation import by_alias, try_parse
@@ -84,8 +84,7 @@ class Cluster(pulumi.ComponentResource):
             if "existing" in raw.values and existing is None:
                 return []
             found = check_cluster(None if existing else made, existing, raw.get("vpc_id"), raw.get("subnet_ids"))
-            gone = [f"existingCluster.{path}" for path in parsed.gone] if parsed else []
-            return [f for f in found if not any(within(f.path, path) for path in gone)]
+            return [f for f in found if not (parsed and parsed.lacks(Place.parse(f.path), at=Place(("existingCluster",))))]
 
         spec = checked_form(raw, ClusterSpec, rules)
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)

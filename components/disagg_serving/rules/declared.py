@@ -81,19 +81,19 @@ class PodTemplate:
 
     def asks_for(self, resource: str) -> int:
         """Devices of its containers together; a sidecar's count as well."""
-        return sum(amount(within(c, "resources", "limits"), resource) or 0 for _, c in self.containers())
+        return sum(amount(mapping_at(c, "resources", "limits"), resource) or 0 for _, c in self.containers())
 
     def annotation(self, key: str) -> str:
         """The text of an annotation of the pods, empty where there is none."""
-        for value in (self.metadata, within(self.metadata).get("annotations")):
+        for value in (self.metadata, mapping_at(self.metadata).get("annotations")):
             if unknown(value):
                 return str(value)
-        return str(within(self.metadata, "annotations").get(key, ""))
+        return str(mapping_at(self.metadata, "annotations").get(key, ""))
 
     @property
     def on_gpus(self) -> bool:
         """Whether any container names GPUs, as request or limit."""
-        return any(labels.GPU in within(c, "resources", part) for _, c in self.containers() for part in ("requests", "limits"))
+        return any(labels.GPU in mapping_at(c, "resources", part) for _, c in self.containers() for part in ("requests", "limits"))
 
 
 def pod_templates(objects: Sequence[Declared]) -> Iterator[PodTemplate]:
@@ -106,15 +106,15 @@ def pod_templates(objects: Sequence[Declared]) -> Iterator[PodTemplate]:
 def _templates(declared: Declared) -> Iterator[PodTemplate]:
     manifest = declared.manifest
     if declared.kind == "Pod":
-        yield PodTemplate(f"{declared.path}: spec", manifest.get("metadata"), within(manifest, "spec"))
+        yield PodTemplate(f"{declared.path}: spec", manifest.get("metadata"), mapping_at(manifest, "spec"))
         return
     places: list[tuple[str, ...]] = [("spec", "template")]
     if declared.kind == "LeaderWorkerSet":
         places = [("spec", "leaderWorkerTemplate", which) for which in ("leaderTemplate", "workerTemplate")]
     for place in places:
-        template = within(manifest, *place)
+        template = mapping_at(manifest, *place)
         if template:
-            yield PodTemplate(f"{declared.path}: {'.'.join(place)}.spec", template.get("metadata"), within(template, "spec"))
+            yield PodTemplate(f"{declared.path}: {'.'.join(place)}.spec", template.get("metadata"), mapping_at(template, "spec"))
 
 
 def node_pools(objects: Sequence[Declared]) -> list[Declared]:
@@ -124,19 +124,19 @@ def node_pools(objects: Sequence[Declared]) -> list[Declared]:
 
 def pools_of(template: PodTemplate, pools: Sequence[Declared]) -> list[Declared]:
     """The pools whose nodes the template's selector picks; none where it picks none of them by our labels."""
-    selector = within(template.spec, "nodeSelector")
+    selector = mapping_at(template.spec, "nodeSelector")
     return [p for p in pools if selector and selector.items() & labels_of(p).items() and not _conflicts(selector, labels_of(p))]
 
 
 def labels_of(pool: Declared) -> dict[str, Any]:
     """What a pool's nodes are known to have, labels and requirements of one value."""
-    template = within(pool.manifest, "spec", "template")
+    template = mapping_at(pool.manifest, "spec", "template")
     required = {
         str(r.get("key")): r["values"][0]
-        for r in entries(within(template, "spec"), "requirements")
+        for r in entries(mapping_at(template, "spec"), "requirements")
         if r.get("operator") == "In" and isinstance(r.get("values"), Sequence) and len(r["values"]) == 1
     }
-    return {**required, **within(template, "metadata", "labels")}
+    return {**required, **mapping_at(template, "metadata", "labels")}
 
 
 def refused(pool: Declared, selector: Mapping[str, Any]) -> str:
@@ -153,11 +153,11 @@ def values_of(pool: Declared, key: str) -> list[Any] | None:
     places = (("metadata", "labels"), ("spec", "requirements"))
     if any(_is_word(pool.manifest, "spec", "template", *place) for place in places):
         return None
-    template = within(pool.manifest, "spec", "template")
-    given = within(template, "metadata", "labels")
+    template = mapping_at(pool.manifest, "spec", "template")
+    given = mapping_at(template, "metadata", "labels")
     if key in given:
         return None if unknown(given[key]) else [given[key]]
-    required = [r for r in entries(within(template, "spec"), "requirements") if r.get("key") == key or unknown(r.get("key"))]
+    required = [r for r in entries(mapping_at(template, "spec"), "requirements") if r.get("key") == key or unknown(r.get("key"))]
     lists = [r["values"] for r in required if r.get("key") == key and r.get("operator") == "In" and isinstance(r.get("values"), list)]
     return next((v for v in lists if not unknown(v)), [] if key == labels.POOL and not required else None)
 
@@ -175,12 +175,12 @@ def _conflicts(selector: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
 
 def taints_of(pool: Declared) -> list[Mapping[str, Any]]:
     """Taints of a pool's nodes."""
-    return list(entries(within(pool.manifest, "spec", "template", "spec"), "taints"))
+    return list(entries(mapping_at(pool.manifest, "spec", "template", "spec"), "taints"))
 
 
 def instance_types_of(pool: Declared) -> list[str]:
     """Instance types that a pool names exactly."""
-    requirements = entries(within(pool.manifest, "spec", "template", "spec"), "requirements")
+    requirements = entries(mapping_at(pool.manifest, "spec", "template", "spec"), "requirements")
     return [str(v) for r in requirements if r.get("key") == labels.INSTANCE_TYPE and r.get("operator") == "In" for v in r.get("values") or ()]
 
 
@@ -199,7 +199,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def within(data: Any, *keys: str) -> Mapping[str, Any]:
+def mapping_at(data: Any, *keys: str) -> Mapping[str, Any]:
     """The mapping at a place, empty where there is none."""
     for key in keys:
         data = data.get(key) if isinstance(data, Mapping) else None

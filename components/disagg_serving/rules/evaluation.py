@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog import Catalog, load_catalog
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
+from ..place import Place
 from ..planning.layout import build_layout, resolve
 from ..planning.pairs import placed
 from ..planning.shapes import Layout
 from ..spec import EnvironmentSpec
+from ..spec.places import pair_of, role_of
 from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
-from ..spec.validation import try_parse
+from ..spec.validation import Parsed, try_parse
 from . import NO_STACK, StackContext, Stage, Subject, rules, run_stage, with_layouts
 from .acceptance import accept, unused_acceptances
 
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
     from .looked_up import LookedUp
 
 
-_SHAPES = re.compile(
-    r"(models\[\d+\])(?:\.candidate)?\.(prefill|decode|server|model|engine|maxModelLen|gpuMemoryUtilization|kvCacheDtype|blockSize|speculative)\b"
+_SHAPES = frozenset(
+    {"prefill", "decode", "server", "model", "engine", "maxModelLen", "gpuMemoryUtilization", "kvCacheDtype", "blockSize", "speculative"}
 )
-"""Places whose value decides how large an engine is: without it, the default would be judged."""
-_ROLE = re.compile(r"((models\[\d+\](?:\.candidate)?)\.(?:prefill|decode|server))(?:\.instanceType)?$")
-"""Places without which a role is not there: that its model lacks one would not be news."""
+"""Keys of a pair whose value decides how large an engine is: without it, the default would be judged."""
 _ADOPTS = {"network.existing": {"network"}, "existingCluster": {"network", "cluster"}}
 """Places that adopt a part instead of making it: with a cluster comes the network that it stands in."""
 
@@ -99,7 +98,7 @@ def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluatio
     found = evaluate_spec(parsed.spec, base, stack)
     if not parsed.findings and not parsed.left_out:
         return found
-    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed.gone)
+    about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed)
     return Evaluation(sort_findings([*parsed.findings, *about_the_rest]), parsed.spec)
 
 
@@ -137,24 +136,27 @@ def judge(layout: Layout, facts: LookedUp) -> list[Finding]:
     return accept(run_stage(subject, Stage.LOOK_UP), layout.spec.accept)
 
 
-def _without_guesses(findings: list[Finding], gone: list[str]) -> list[Finding]:
+def _without_guesses(findings: list[Finding], parsed: Parsed[EnvironmentSpec]) -> list[Finding]:
     """Drop what rules say about places whose faulty value was left out, and about the layout of a model that such a value shapes."""
-    unknown = {m[1] for path in gone if (m := _SHAPES.match(path))}
-    incomplete = {place for path in gone if (m := _ROLE.match(path)) for place in m.groups()}
-    adopted = {part for path in gone for part in _ADOPTS.get(path, ())}
-    of_adopted = {r.id for r in rules() if r.presumes_made in adopted}
-    of_layouts = {r.id for r in rules() if r.stage is Stage.LAYOUT} if unknown else set()
-    read = {(path.split(".", maxsplit=1)[0], r.id) for r in rules() for key in r.reads for path in gone if re.search(rf"\.{key}\b", path)}
+    known = rules()
+    gone = [(place, place.index_in("models")) for place in parsed.gone]
+    unknown = {model for place, model in gone if _SHAPES & {*place.below(pair_of(place) or place).steps[:1]}}
+    of_layouts = {r.id for r in known if r.stage is Stage.LAYOUT} if unknown else set()
+    read = {(model, r.id) for r in known for key in r.reads for place, model in gone if model is not None and key in place.steps}
+    adopted = {part for place, _ in gone for part in _ADOPTS.get(str(place), ())}
+    of_adopted = {r.id for r in known if r.presumes_made in adopted}
+    incomplete = {above for place, _ in gone for above in _lacking_role(place)}
 
     def guessed(finding: Finding) -> bool:
-        model = finding.path.split(".", maxsplit=1)[0]
-        of_default = finding.path in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
-        return of_default or finding.id in of_adopted or any(within(finding.path, path) for path in gone)
+        place = Place.parse(finding.path)
+        model = place.index_in("models")
+        of_default = place in incomplete or (model in unknown and finding.id in of_layouts) or (model, finding.id) in read
+        return of_default or finding.id in of_adopted or parsed.lacks(place)
 
     return [f for f in findings if not guessed(f)]
 
 
-def within(path: str, place: str) -> bool:
-    """Whether a path is that of a place, of its list, or of something in it."""
-    parent = place.rsplit("[", 1)[0] if place.endswith("]") else place
-    return path in (place, parent) or path.startswith((f"{place}.", f"{place}["))
+def _lacking_role(place: Place) -> tuple[Place, ...]:
+    """The role that is not there without a value, and its pair: that these lack something would not be news."""
+    role, pair = role_of(place), pair_of(place)
+    return (role, pair) if role and pair and place in (role, Place((*role.steps, "instanceType"))) else ()

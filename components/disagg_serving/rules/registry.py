@@ -13,9 +13,11 @@ from ..catalog import Catalog
 from ..corrections import Correction
 from ..credentials import AWS_KEYS
 from ..errors import Level, closest
-from ..planning.pairs import CANDIDATE, pairs_of
+from ..place import Place
+from ..planning.pairs import pairs_of
 from ..planning.shapes import Layout, Served
 from ..spec import EnvironmentSpec, ModelSpec, RoleSpec
+from ..spec.places import pair_of, pair_path
 from ..spec.serving import RoleName
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE
 
@@ -31,9 +33,6 @@ class Stage(StrEnum):
     LAYOUT = "layout"
     OBJECTS = "objects"
     LOOK_UP = "look-up"
-
-
-_PAIR = re.compile(r"models\[(\d+)\](\.candidate)?(?![^.])")
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Subject:
         """Every pair of every model as its fields say, with its path; their names need not be known."""
         for i, model in enumerate(self.spec.models):
             for pair, candidate in pairs_of(model):
-                yield f"models[{i}]{CANDIDATE if candidate else ''}", pair
+                yield pair_path(i, candidate=candidate), pair
 
     def with_layout(self, layout: Layout) -> Subject:
         """The same subject for the layout stage."""
@@ -225,8 +224,8 @@ def of_stage(stage: Stage) -> list[Rule]:
 def with_layouts(served: Iterable[Served], errors: Iterable[tuple[str, str]]) -> list[Served]:
     """The pairs that can be laid out in spite of errors of their form, which are given as rule and place."""
     blocking = {r.id for r in of_stage(Stage.FORM) if r.blocks_layout}
-    faulty = {(int(m[1]), bool(m[2])) for rule_id, path in errors if rule_id in blocking and (m := _PAIR.match(path))}
-    return [v for v in served if v.spec.roles and (v.index, v.candidate) not in faulty]
+    faulty = {pair_of(Place.parse(path)) for rule_id, path in errors if rule_id in blocking}
+    return [v for v in served if v.spec.roles and Place.parse(v.path) not in faulty]
 
 
 def remove(path: str) -> list[Correction]:

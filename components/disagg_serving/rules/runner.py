@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..catalog import Catalog
-from ..corrections import words
 from ..errors import Finding
+from ..place import Place
 from ..planning.pairs import belonging
 from ..spec import EnvironmentSpec
 from .declared import Declared
+from .fixes import words
 from .registry import Fault, Rule, Stage, Subject, of_stage
 from .trials import Trials
 
@@ -33,7 +34,8 @@ def findings_of(subject: Subject, chosen: Iterable[Rule]) -> list[Finding]:
     def finding(r: Rule, f: Fault) -> Finding:
         found = trials.working(r, f) if f.ways else []
         advice = f.advice or ("" if found else f.otherwise)
-        texts = [*(words(c, belonging(f.path)) for c in found), *([advice] if advice else [])]
+        at = belonging(Place.parse(f.path))
+        texts = [*(words(c, at) for c in found), *([advice] if advice else [])]
         fix = ", or ".join(sorted(texts, key=lambda text: not text.startswith("add ")))  # what is missing is added rather than done without
         return Finding(r.id, f.level or r.level, f.path, f.message, f.value, f.allowed, fix, r.reference, corrections=tuple(found))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..catalog import Catalog
 from ..errors import Finding
+from ..place import Place
 from ..spec import ClusterSpec, EnvironmentSpec, ExistingClusterSpec, NetworkSpec
 from ..spec.network import ExistingNetworkSpec, partition_of
 from ..spec.validation import LEFT_OUT, by_alias
@@ -30,7 +31,8 @@ def check_network(network: NetworkSpec | None) -> list[Finding]:
     if network is None:
         return []
     found = _run(without_models(network=network), "network" if network.existing is None else "existing network")
-    return [f for f in found if not f.path.startswith("network.existing.")]
+    existing = Place.parse("network.existing")
+    return [f for f in found if not Place.parse(f.path).is_in(existing)]
 
 
 def check_cluster(cluster: ClusterSpec | None, existing: ExistingClusterSpec | None, vpc_id: object, subnet_ids: object) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,24 +11,25 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..corrections import Correction, corrected, step
+from ..corrections import Correction, correct
 from ..errors import Level, SpecError
+from ..place import TOP, Place
 from ..planning.layout import build_layout
-from ..planning.pairs import CANDIDATE, belonging, pairs_of, with_candidate
+from ..planning.pairs import belonging, pairs_of, with_candidate
 from ..planning.shapes import Served
-from ..spec import EnvironmentSpec
+from ..spec import EnvironmentSpec, RoleSpec
+from ..spec.places import role_of
 from .registry import Fault, Rule, Stage, Subject, of_stage, with_layouts
 
 MOST = 3
 """Corrections that a finding names at most."""
 NEIGHBOURS = 8
 """Models up to which a correction of one is also tried beside the others; each trial takes time for every model."""
-_MODEL = re.compile(r"models\[(\d+)\]")
-_CANDIDATES_ROLE = re.compile(r"(models\[(\d+)\]\.candidate\.(prefill|decode|server))\.(.+)")
-_ENTRY = re.compile(r"\[\d+\]$")
 
-Place = tuple[str, str, bool]
+Complaint = tuple[str, Place, bool]
 """A rule, where it speaks, and whether only to inform; entries of one list are one place, because taking one out moves the others."""
+_EACH = ""
+"""The step that stands for all entries of a list."""
 
 
 class _Verdict(IntEnum):
@@ -51,9 +51,9 @@ class _Outcome:
     `laid_out` are the models of which all pairs have a layout.
     """
 
-    said: Counter[Place]
-    errors: Counter[Place]
-    of_layouts: Counter[Place]
+    said: Counter[Complaint]
+    errors: Counter[Complaint]
+    of_layouts: Counter[Complaint]
     laid_out: frozenset[int]
 
 
@@ -87,14 +87,14 @@ class Trials:
 
     def _judge(self, about: Rule, fault: Fault, correction: Correction) -> tuple[_Verdict, int]:
         """The verdict, and how many errors are revealed."""
-        here = _place(about, fault)
-        index = _model_of([fault.path, *correction])
+        here = _complaint(about, fault)
+        index = _model_of(map(Place.parse, (fault.path, *correction)))
         if index is None or len({v.index for v in self._subject.served}) == 1:
             return self._whole.judge(here, correction)
         alone, first = self._only(index), (here[0], _at_first(here[1]), here[2])
         if not alone.before.said[first]:  # a fault between models
             return self._whole.judge(here, correction)
-        judged = alone.judge(first, {_at_first(place): value for place, value in correction.items()})
+        judged = alone.judge(first, {str(_at_first(Place.parse(path))): value for path, value in correction.items()})
         if judged[0] is _Verdict.WRONG or len(self._subject.served) > NEIGHBOURS:
             return judged
         return max(judged, self._whole.judge(here, correction))
@@ -123,18 +123,19 @@ class _Trial:
         """What the rules say about the subject as it is."""
         return _outcome(self._subject)
 
-    def judge(self, here: Place, correction: Correction) -> tuple[_Verdict, int]:
+    def judge(self, here: Complaint, correction: Correction) -> tuple[_Verdict, int]:
         """Whether the correction takes the fault away and makes no error, and how many it reveals."""
         after, before = self._after(correction), self.before
         if after is None:
             return _Verdict.WRONG, 0
-        left = before.said[here] - 1 if any(_ENTRY.search(path) for path in correction) and here[1].endswith("[]") else 0
+        of_entries = here[1].steps[-1:] == (_EACH,) and any(Place.parse(path).is_entry for path in correction)
+        left = before.said[here] - 1 if of_entries else 0
         if after.said[here] > left or not after.errors <= before.errors:
             return _Verdict.WRONG, 0
         new = (after.of_layouts - before.of_layouts).total()
         if new:
             return (_Verdict.REVEALS, new) if after.laid_out > before.laid_out else (_Verdict.WRONG, 0)
-        index = _model_of([here[1]])
+        index = here[1].index_in("models")
         known = {v.index for v in self._subject.served}
         return (_Verdict.NO_LAYOUT if index in known and index not in after.laid_out else _Verdict.CLEAN), 0
 
@@ -148,16 +149,16 @@ class _Trial:
 
 
 def _outcome(subject: Subject) -> _Outcome:
-    said: Counter[Place] = Counter()
-    errors: Counter[Place] = Counter()
-    of_layouts: Counter[Place] = Counter()
+    said: Counter[Complaint] = Counter()
+    errors: Counter[Complaint] = Counter()
+    of_layouts: Counter[Complaint] = Counter()
 
     raw: list[tuple[str, str]] = []
 
-    def run(stage: Stage, about: Subject, errors: Counter[Place]) -> None:
+    def run(stage: Stage, about: Subject, errors: Counter[Complaint]) -> None:
         for r in of_stage(stage):
             for fault in r.check(about.seen_in(stage)):
-                here = _place(r, fault)
+                here = _complaint(r, fault)
                 said[here] += 1
                 if (fault.level or r.level) is Level.ERROR and (r.firm or r.id not in about.spec.accept):
                     errors[here] += 1
@@ -170,7 +171,7 @@ def _outcome(subject: Subject) -> _Outcome:
         if laid_out:
             run(Stage.LAYOUT, subject.with_layout(build_layout(subject.spec, laid_out)), of_layouts)
     except SpecError:  # a faulty entry of the user's catalogue, of which the evaluation speaks
-        errors["catalog", "", False] += 1
+        errors["catalog", TOP, False] += 1
     pairs = {(v.index, v.candidate) for v in laid_out}
     without = {v.index for v in subject.served if (v.index, v.candidate) not in pairs}
     return _Outcome(said, errors, of_layouts, frozenset(v.index for v in laid_out) - without)
@@ -181,7 +182,7 @@ def _changed(subject: Subject, correction: Correction) -> Subject | None:
     spec = subject.spec
     try:
         for path, value in correction.items():
-            spec = _put(spec, path, value)
+            spec = _put(spec, Place.parse(path), value)
         served = [changed for v in subject.served for changed in _looked_up(subject, v, spec)]
     except (LookupError, ValidationError, SpecError):
         return None
@@ -207,46 +208,57 @@ def _looked_up(subject: Subject, served: Served, spec: EnvironmentSpec) -> list[
 
 def _as_written(spec: EnvironmentSpec, correction: Correction) -> Correction:
     """A correction with places that the stack file has: a role that a candidate takes from its model is then given there, as a whole."""
-    if not any(CANDIDATE in path for path in correction):
+    places = {Place.parse(path): value for path, value in correction.items()}
+    if not any(place.steps[2:3] == ("candidate",) for place in places):
         return correction
     written: dict[str, Any] = {}
-    for path, value in correction.items():
-        found = _CANDIDATES_ROLE.fullmatch(path)
-        model = spec.models[int(found[2])] if found else None
-        if found is None or model is None or model.candidate is None or getattr(model.candidate, found[3]) is not None:
-            written[belonging(path)] = value
-            continue
-        role = getattr(with_candidate(model, model.candidate), found[3])
-        whole = written.setdefault(found[1], role.model_dump(by_alias=True, exclude_unset=True, exclude={"calibration", "measured_rates"}))
-        written[found[1]] = corrected(whole, {found[4]: value})
+    for place, value in places.items():
+        role = role_of(place)
+        taken = _taken_over(spec, role) if role and role != place else None
+        if role is None or taken is None:
+            written[str(belonging(place))] = value
+        else:
+            correct(written.setdefault(str(role), taken), place.below(role), value)
     return written
 
 
-def _put(spec: Any, path: str, value: Any) -> Any:
-    """A copy of a spec with another value at `path`; only the mapping that holds the value is validated again."""
-    key, rest = step(path)
+def _taken_over(spec: EnvironmentSpec, role: Place) -> dict[str, Any] | None:
+    """The fields of a candidate's role that it takes from its model; None for a role that stands in the stack file."""
+    match role.steps:
+        case "models", int(index), "candidate", str(name):
+            model = spec.models[index]
+            if model.candidate is None or getattr(model.candidate, name) is not None:
+                return None
+            taken: RoleSpec = getattr(with_candidate(model, model.candidate), name)
+            return taken.model_dump(by_alias=True, exclude_unset=True, exclude={"calibration", "measured_rates"})
+    return None
+
+
+def _put(spec: Any, place: Place, value: Any) -> Any:
+    """A copy of a spec with another value at `place`; only the mapping that holds the value is validated again."""
+    key, *rest = place.steps
     name = next((name for name, field in type(spec).model_fields.items() if key in (field.alias, name)), None)
     here = getattr(spec, name) if name else None
     if name and rest and isinstance(here, BaseModel):
-        return spec.model_copy(update={name: _put(here, rest, value)})
-    if name and isinstance(here, list) and rest.startswith("["):
-        index, below = step(rest)
-        if below and isinstance(here[int(index)], BaseModel):
-            changed = [_put(one, below, value) if i == index else one for i, one in enumerate(here)]
-            return spec.model_copy(update={name: changed})
+        return spec.model_copy(update={name: _put(here, Place(tuple(rest)), value)})
+    if name and isinstance(here, list) and len(rest) > 1 and isinstance(index := rest[0], int) and isinstance(here[index], BaseModel):
+        changed = [_put(one, Place(tuple(rest[1:])), value) if i == index else one for i, one in enumerate(here)]
+        return spec.model_copy(update={name: changed})
     data = spec.model_dump(by_alias=True, exclude_unset=True)
-    return type(spec).model_validate(corrected(data, {path: value}))
+    correct(data, place, value)
+    return type(spec).model_validate(data)
 
 
-def _place(about: Rule, fault: Fault) -> Place:
-    return about.id, _ENTRY.sub("[]", belonging(fault.path)), (fault.level or about.level) is Level.INFO
+def _complaint(about: Rule, fault: Fault) -> Complaint:
+    place = belonging(Place.parse(fault.path))
+    return about.id, Place((*place.parent.steps, _EACH)) if place.is_entry else place, (fault.level or about.level) is Level.INFO
 
 
-def _at_first(path: str) -> str:
-    return _MODEL.sub("models[0]", path, count=1)
+def _at_first(place: Place) -> Place:
+    return Place(("models", 0, *place.steps[2:])) if place.index_in("models") is not None else place
 
 
-def _model_of(paths: Iterable[str]) -> int | None:
+def _model_of(places: Iterable[Place]) -> int | None:
     """The model that all places are in."""
-    found = {int(m[1]) if (m := _MODEL.match(path)) else None for path in paths}
+    found = {place.index_in("models") for place in places}
     return found.pop() if len(found) == 1 else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
+from ..place import TOP, Place, Step, renumbered
 from .base import DNS_LABEL, FORMS, RefusalError, model_in
 from .form_words import BOUNDS, WORDS
 
@@ -25,8 +25,6 @@ _JUDGED_BY_RULES = SECRET_NAMES | {"extraEnv", "extra_env", "extraArgs", "extra_
 _REPAIR_ROUNDS = 3
 _DEEPEST = 40
 
-_MODEL = re.compile(r"models\[(\d+)\]")
-
 
 class _LeftOut(Enum):
     LEFT_OUT = "left out"
@@ -36,7 +34,7 @@ LEFT_OUT = _LeftOut.LEFT_OUT
 """Stands for a value with which somebody else has found fault: here nothing more is said about it."""
 
 S = TypeVar("S", bound=BaseModel)
-Loc = tuple[int | str, ...]
+Loc = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -44,29 +42,33 @@ class Parsed(Generic[S]):
     """A spec and the findings about its form.
 
     With findings the spec is what remains when the faulty parts are left out, so that the rules can speak about the rest in the
-    same run; it is None if too much is missing for that. `models` holds the original index of each model that remains, `left_out` the paths
+    same run; it is None if too much is missing for that. `models` holds the original index of each model that remains, `left_out` the places
     of what else is not there, without findings of its own: LEFT_OUT, what cannot do without a faulty part, and what a misspelt key likely means.
     """
 
     spec: S | None
     findings: list[Finding]
     models: list[int] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[Place] = field(default_factory=list)
 
     @property
-    def gone(self) -> list[str]:
-        """Paths whose value is not in the spec."""
-        return [f.path for f in self.findings if f.id != "unknown-key"] + self.left_out
+    def gone(self) -> list[Place]:
+        """Places whose value is not in the spec."""
+        return [Place.parse(f.path) for f in self.findings if f.path and f.id != "unknown-key"] + self.left_out
+
+    def lacks(self, place: Place, at: Place = TOP) -> bool:
+        """Whether the value at a place was left out, or an entry of the list that it is; `at` is where what was parsed stands."""
+        here = place.below(at)
+        return at.contains(place) and any(gone.contains(here) or (gone.is_entry and gone.parent == here) for gone in self.gone)
 
     def restore(self, finding: Finding) -> Finding:
         """A finding about what remains, with the indices of the file."""
 
-        def original(match: re.Match[str]) -> str:
-            return f"models[{self.models[int(match[1])]}]"
+        def original(text: str) -> str:
+            return renumbered(text, "models", self.models)
 
-        path, message, fix = (_MODEL.sub(original, text) for text in (finding.path, finding.message, finding.fix))
-        corrections = tuple({_MODEL.sub(original, place): value for place, value in c.items()} for c in finding.corrections)
-        return replace(finding, path=path, message=message, fix=fix, corrections=corrections)
+        corrections = tuple({original(place): value for place, value in c.items()} for c in finding.corrections)
+        return replace(finding, path=original(finding.path), message=original(finding.message), fix=original(finding.fix), corrections=corrections)
 
 
 def parse(model: type[S], data: object) -> S:
@@ -151,12 +153,12 @@ class _Repair(Generic[S]):
         for value in (v for c in finding.corrections for v in c.values()):
             data = deepcopy(self.data)
             try:
-                _value_at(data, loc[:-1])[loc[-1]] = value
+                Place(loc).write(data, value)
                 self.model.model_validate(data)
             except ValidationError as problem:
                 if any(e["loc"][: len(loc)] == loc for e in problem.errors(include_url=False, include_input=False)):
                     return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
-            except TypeError:  # the place is a key
+            except LookupError:  # the place is a key
                 return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
         return finding
 
@@ -170,8 +172,7 @@ class _Repair(Generic[S]):
         gone: set[int] = set()
         for error in errors:
             loc: Loc = error["loc"]
-            if "[key]" in loc:
-                loc = loc[: loc.index("[key]")]
+            loc = _value_place(loc).steps
             if error["type"] == "missing" or (self._original(loc) in self.removed and not _is_model(loc)):
                 loc = loc[:-1]
             self.removed.add(self._original(loc))
@@ -185,7 +186,7 @@ class _Repair(Generic[S]):
             if not loc:
                 return False
             self._went_along(error, loc)
-            _pop(self.data, loc)
+            Place(loc).pop(self.data)
         if gone:
             keep = [i for i in range(len(self.origin)) if i not in gone]
             self.data["models"] = [self.data["models"][i] for i in keep]
@@ -197,29 +198,14 @@ class _Repair(Generic[S]):
         self.removed.add(place)
         if error["type"] == "extra_forbidden":
             meant = closest(loc[-1], _keys(_model_at(self.model, loc[:-1]) or self.model))
-            if not meant or meant in (_value_at(self.data, loc[:-1]) or {}):
+            if not meant or meant in (Place(loc[:-1]).read(self.data) or {}):
                 return
             place = (*place[:-1], meant)
-        self.left_out.append(path_of(place))
+        self.left_out.append(Place(place))
 
 
 def _is_model(loc: Loc) -> bool:
     return loc[:1] == ("models",) and len(loc) == 2  # noqa: PLR2004 (the list and the place in it)
-
-
-def _pop(data: Any, loc: Loc) -> None:
-    for part in loc[:-1]:
-        data = data[part] if not isinstance(data, dict) or part in data else {}
-    if isinstance(data, dict):
-        data.pop(loc[-1], None)
-
-
-def path_of(loc: Loc) -> str:
-    """`("models", 0, "decode")` as `models[0].decode`."""
-    text = ""
-    for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
 
 
 class _Cleaner:
@@ -232,7 +218,7 @@ class _Cleaner:
         self.model = model
         self.findings: list[Finding] = []
         self.removed: list[Loc] = []
-        self.left_out: list[str] = []
+        self.left_out: list[Place] = []
         # what an alias repeats is looked at once: repetitions of repetitions grow without bound
         self._seen: set[int] = set()
 
@@ -249,7 +235,7 @@ class _Cleaner:
                 continue
             if value is LEFT_OUT:
                 named = tuple(to_camel(part) if isinstance(part, str) else part for part in (*loc, key))
-                self.left_out.append(path_of(named))
+                self.left_out.append(Place(named))
                 self.removed.append(named)
             elif (finding := self._odd_value((*loc, key), value, above)) is not None:
                 self.findings.append(finding)
@@ -268,22 +254,23 @@ class _Cleaner:
         here = _model_at(self.model, loc)
         known = ", ".join(sorted(_keys(here))) if here else "a text"
         word = "null" if key is None else show(key)
-        self.findings.append(Finding("unknown-key", Level.ERROR, path_of(loc), "is a key that is not a text", word, known, "remove it, or quote it"))
+        path, fix = str(Place(loc)), "remove it, or quote it"
+        self.findings.append(Finding("unknown-key", Level.ERROR, path, "is a key that is not a text", word, known, fix))
 
     def _odd_value(self, loc: Loc, value: Any, above: tuple[int, ...]) -> Finding | None:
         if isinstance(value, dict) and "secure" in value:
             message, allowed = "a secret inside environment is not kept secret", "secrets as separate top-level keys of config"
-            return Finding("nested-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_KEEP_SECRETS)
+            return Finding("nested-secret", Level.ERROR, str(Place(loc)), message, None, allowed, _HOW_TO_KEEP_SECRETS)
         if isinstance(value, str) and _JUDGED_BY_RULES.isdisjoint(loc) and holds_secret(value):
             return _plain_secret(loc, "has a password, key or token in it, which every plan would show")
         if id(value) in above or len(above) > _DEEPEST:
-            return Finding("schema", Level.ERROR, path_of(loc), "holds itself or is nested too deeply", None, "plain values", "write it out")
+            return Finding("schema", Level.ERROR, str(Place(loc)), "holds itself or is nested too deeply", None, "plain values", "write it out")
         return None
 
 
 def _plain_secret(loc: Loc, message: str) -> Finding:
     allowed = "a text without user and key, password or token"
-    return Finding("plain-secret", Level.ERROR, path_of(loc), message, None, allowed, _HOW_TO_LEAVE_SECRETS_OUT)
+    return Finding("plain-secret", Level.ERROR, str(Place(loc)), message, None, allowed, _HOW_TO_LEAVE_SECRETS_OUT)
 
 
 def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
@@ -295,8 +282,8 @@ def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
 
 def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
-    path = path_of(tuple(p for p in loc if p != "[key]"))
-    value = _value_at(data, place)
+    path = str(_value_place(loc))
+    value = _value_place(place).read(data)
     if kind in {"too_short", "too_long"} and isinstance(value, str):
         kind = f"string_{kind}"
     if kind == "extra_forbidden":
@@ -316,7 +303,7 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
     if isinstance(context.get("error"), RefusalError):
         refusal = context["error"]
         refused = Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed)
-        return refused if refusal.right is None else refused.corrected_by({path: refusal.right})
+        return refused if refusal.right is None else refused.corrected_by(refusal.right)
     if isinstance(value, float) and value != value:  # noqa: PLR0124 (what no comparison holds for, nan)
         return Finding("schema", Level.ERROR, path, "is not a number", value, "a number")
     if kind in BOUNDS:
@@ -324,11 +311,16 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
         words = FORMS.get(context.get("pattern", ""), "")
         refused = Finding("schema", Level.ERROR, path, message, value, allowed.format(**context, words=words))
         right = _name_like(value) if context.get("pattern") == DNS_LABEL else ""
-        return refused.corrected_by({path: right}) if right else refused
+        return refused.corrected_by(right) if right else refused
     message, allowed = WORDS.get(kind, (str(error["msg"]).lower(), ""))
     if value is None:
         message = "is empty"
     return Finding("schema", Level.ERROR, path, message, value, allowed, _fix_of_empty(value))
+
+
+def _value_place(loc: Loc) -> Place:
+    """Where the value stands that pydantic speaks of, also when it speaks of a key."""
+    return Place(loc[: loc.index("[key]")] if "[key]" in loc else loc)
 
 
 def _fix_of_empty(value: Any) -> str:
@@ -340,17 +332,6 @@ def _name_like(value: Any) -> str:
     if not isinstance(value, str) or not value.isascii():
         return ""
     return "-".join("".join(c if c.isalnum() else " " for c in value.lower()).split()).lstrip("-0123456789")
-
-
-def _value_at(data: Any, loc: Loc) -> Any:
-    for part in loc:
-        if part == "[key]":
-            break
-        try:
-            data = data[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data
 
 
 def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:

@@ -13,7 +13,7 @@ QUANTITIES = frozenset({"requests", "limits", "sizeLimit"})
 SHOWN = 120
 
 
-def differences(expected: Any, found: Any, *, more: bool = False, path: str = "") -> list[str]:
+def mismatches(expected: Any, found: Any, *, more: bool = False, path: str = "") -> list[str]:
     """Places where `found` lacks or contradicts what is expected, as sentences.
 
     Mappings may have more keys. Lists of named things may have more of them; other lists have the same length, unless `more`.
@@ -47,7 +47,7 @@ def _lists(expected: Sequence[Any], found: Sequence[Any], path: str, *, more: bo
     elif more and all(isinstance(item, Mapping) for item in expected):
         for item in expected:
             if not any(not list(_compare(item, other, "", more=more, quantity=quantity)) for other in found):
-                yield f"{path} lacks {show(item)}"
+                yield f"{path} lacks {short(item)}"
     elif len(expected) != len(found) or not all(isinstance(item, Mapping) for item in expected):
         if list(expected) != list(found):
             yield _list_differs(path, expected, found)
@@ -58,8 +58,8 @@ def _lists(expected: Sequence[Any], found: Sequence[Any], path: str, *, more: bo
 
 def _list_differs(path: str, expected: Sequence[Any], found: Sequence[Any]) -> str:
     lacking, extra = [i for i in expected if i not in found], [i for i in found if i not in expected]
-    parts = [f"lacks {', '.join(show(i) for i in lacking)}"] if lacking else []
-    parts += [f"has {', '.join(show(i) for i in extra)}"] if extra else []
+    parts = [f"lacks {', '.join(short(i) for i in lacking)}"] if lacking else []
+    parts += [f"has {', '.join(short(i) for i in extra)}"] if extra else []
     return f"{path} {' and '.join(parts) or 'is in another order'}"
 
 
@@ -75,10 +75,10 @@ def _same_quantity(expected: Any, found: Any) -> bool:
 def _differs(path: str, expected: Any, found: Any) -> str:
     if found is None:
         return f"{path} is missing"
-    return f"{path} is {show(found)} instead of {show(expected)}"
+    return f"{path} is {short(found)} instead of {short(expected)}"
 
 
-def show(value: Any) -> str:
+def short(value: Any) -> str:
     """A value as short text."""
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=str)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import labels
-from .compare import differences
+from .compare import mismatches
 from .points import Point, failed, ok, unknown
 from .snapshot import Object, Ref
 from .view import UnreadError, View, is_true
@@ -36,7 +36,7 @@ def _object(view: View, made: Object) -> Point:
     fields = {key: made[key] for key in COMPARED if key in made}
     marks = {key: made["metadata"].get(key) or {} for key in ("labels", "annotations")}
     fields["metadata"] = {key: {k: v for k, v in has.items() if k not in FOR_PULUMI} for key, has in marks.items()}
-    wrong = differences(fields, found)
+    wrong = mismatches(fields, found)
     return failed("object", str(ref), "as generated", sentence(wrong), APPLY) if wrong else ok("object", str(ref), "as generated")
 
 

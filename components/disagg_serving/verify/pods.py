@@ -10,7 +10,7 @@ from typing import Any
 from ..manifests.serving import build_pod_template
 from ..planning.placement import place, pool_key
 from ..planning.scaling import at_most
-from .compare import differences
+from .compare import mismatches
 from .nodes import OWN_POINTS
 from .objects import sentence
 from .points import Point, failed, ok, unknown
@@ -48,7 +48,7 @@ def _drift(engine: Engine, number: int, pod: Object) -> Iterator[Point]:
 
 
 def _compared(name: str, subject: str, expected: Any, found: Any) -> Point:
-    wrong = differences(expected, found, more=True)
+    wrong = mismatches(expected, found, more=True)
     return failed(name, subject, "as generated", sentence(wrong), REPLACE) if wrong else ok(name, subject, "as generated")
 
 

@@ -10,7 +10,7 @@ from ..manifests.gateway import build_load_balancer, router_values
 from ..manifests.names import picker_name, router_labels
 from ..manifests.serving import build_service
 from ..planning.shapes import Served
-from .compare import differences
+from .compare import mismatches
 from .points import Point, compare, failed, ok, unknown
 from .snapshot import Object, Ref
 from .view import UnreadError, View, deployments_in, is_true, pods_in, slices_in
@@ -77,7 +77,7 @@ def _endpoints(view: View, ref: Ref, selector: Mapping[str, str], made: Object |
             if made is None:
                 return failed(name, str(ref), wanted, "there is no such Service", APPLY)
             return unknown(name, str(ref), wanted, "there is no such Service: see object")
-        if made is not None and differences(made["spec"], found["spec"]):
+        if made is not None and mismatches(made["spec"], found["spec"]):
             return unknown(name, str(ref), wanted, "the Service is not as generated: see object")
         ready = {p["metadata"]["name"] for p in _pods(view, ref.namespace, selector) if is_true(p, "Ready")}
         reached = {e for s in view.all(slices_in(ref.namespace)) if _is_of(s, ref) for e in _ready_endpoints(s)}

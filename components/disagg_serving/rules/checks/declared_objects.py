@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import labels
 from ...errors import Level
-from ..declared import amount, entries, instance_types_of, node_pools, pod_templates, pools_of, taints_of, tolerates, unknown, within
+from ..declared import amount, entries, instance_types_of, mapping_at, node_pools, pod_templates, pools_of, taints_of, tolerates, unknown
 from ..documents import AWS_SAMPLES, KARPENTER, KUBERNETES, PREFILL_AND_DECODE, TAINTS
 from ..registry import Fault, Stage, Subject, rule
 from .engine_arguments import EXPANDED_SECRET, carries_secret
@@ -23,8 +23,8 @@ def object_limits(s: Subject) -> Iterator[Fault]:
     """Devices are asked for as limits; a request without one, or another one, is refused by the API server."""
     for template in pod_templates(s.objects):
         for path, container in template.containers():
-            resources = within(container, "resources")
-            requests, limits = within(resources, "requests"), within(resources, "limits")
+            resources = mapping_at(container, "resources")
+            requests, limits = mapping_at(resources, "requests"), mapping_at(resources, "limits")
             for device in DEVICES if not unknown(resources.get("limits")) else ():
                 asked, most = amount(requests, device), amount(limits, device)
                 if device in requests and None not in (asked, most) and asked != most:
@@ -109,7 +109,7 @@ def object_privileged(s: Subject) -> Iterator[Fault]:
             if template.spec.get(key) is True:
                 yield Fault(f"{template.path}.{key}", "is not needed and opens the node", True, "false", "leave it out")
         for path, container in template.containers():
-            if within(container, "securityContext").get("privileged") is True:
+            if mapping_at(container, "securityContext").get("privileged") is True:
                 yield Fault(f"{path}.securityContext.privileged", "is not needed and opens the node", True, "false", "add capability IPC_LOCK only")
 
 

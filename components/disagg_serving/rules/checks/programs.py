@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import labels
 from ...errors import Level
-from ..declared import KUBERNETES, OWNER, Declared, amount, node_pools, pod_templates, refused, unknown, values_of, within
+from ..declared import KUBERNETES, OWNER, Declared, amount, mapping_at, node_pools, pod_templates, refused, unknown, values_of
 from ..documents import KARPENTER, OBJECT_NAMES, SELECTORS
 from ..registry import Fault, Stage, Subject, rule
 
@@ -69,7 +69,7 @@ def _identity(declared: Declared, default: str) -> tuple[str, ...]:
 
 
 def _metadata(declared: Declared) -> Mapping[str, Any]:
-    return declared.manifest if declared.type == CHART else within(declared.manifest, "metadata")
+    return declared.manifest if declared.type == CHART else mapping_at(declared.manifest, "metadata")
 
 
 def _alike(one: Declared, other: Declared) -> str:
@@ -163,18 +163,18 @@ def object_pool(s: Subject) -> Iterator[Fault]:
         pools = [p for p in makers if p.provider == declared.provider]
         on_ours = declared.is_part_of_ours and declared.kind == "LeaderWorkerSet" and any(p.is_part_of_ours for p in pools)
         template = (
-            next((t for t in pod_templates([declared]) if t.on_gpus and labels.POOL in within(t.spec, "nodeSelector")), None) if on_ours else None
+            next((t for t in pod_templates([declared]) if t.on_gpus and labels.POOL in mapping_at(t.spec, "nodeSelector")), None) if on_ours else None
         )
         if template is None:
             continue
-        selector = within(template.spec, "nodeSelector")
+        selector = mapping_at(template.spec, "nodeSelector")
         fitting = [p for p in pools if not refused(p, selector)]
         if not fitting:
             yield _on_no_pool(f"{template.path}.nodeSelector", selector, pools)
         elif len(fitting) == 1:
             asked[fitting[0].urn].append((declared.path, _gpus(declared)))
     for pool in makers:
-        limit, sets = amount(within(pool.manifest, "spec", "limits"), labels.GPU), asked[pool.urn]
+        limit, sets = amount(mapping_at(pool.manifest, "spec", "limits"), labels.GPU), asked[pool.urn]
         together = sum(gpus for _, gpus in sets)
         if limit and together > limit:
             ask = f"{', '.join(path for path, _ in sets)} {'ask' if len(sets) > 1 else 'asks'} for {together}"
@@ -203,6 +203,6 @@ def _level(pool: Declared) -> Level | None:
 def _gpus(declared: Declared) -> int:
     """GPUs of all groups of a set; none where the number of groups is left to an autoscaler."""
     pods = list(pod_templates([declared]))
-    size = amount(within(declared.manifest, "spec", "leaderWorkerTemplate"), "size") or 1
+    size = amount(mapping_at(declared.manifest, "spec", "leaderWorkerTemplate"), "size") or 1
     leader, worker = pods[0].asks_for(labels.GPU), pods[-1].asks_for(labels.GPU)
-    return (amount(within(declared.manifest, "spec"), "replicas") or 0) * (leader + (size - 1) * worker)
+    return (amount(mapping_at(declared.manifest, "spec"), "replicas") or 0) * (leader + (size - 1) * worker)
