@@ -1,4 +1,4 @@
-"""The flags of each engine version as its own parser lists them; written by `python -m engine.flags`, read where extra flags are checked."""
+"""The flags of each engine version as its own parser lists them; written by `python -m engine.flags`, read where flags are checked."""
 
 from __future__ import annotations
 

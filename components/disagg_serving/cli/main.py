@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from types import ModuleType
 
 import typer
 
@@ -103,11 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """The console script: a process of its own that ends soon, so it saves what only long ones need."""
-    # pydantic would look for plugins in the metadata of every installed package, and even where it may not loads all that it takes
-    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
-        loader = ModuleType("pydantic.plugin._loader")
-        loader.__dict__["get_plugins"] = tuple
-        sys.modules[loader.__name__] = loader
+    # pydantic would look for plugins in the metadata of every installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.set_threshold(100_000)
     code = main()
     gc.freeze()  # or the interpreter would walk all that it is about to give back

@@ -16,19 +16,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pulumi
 from google.protobuf import struct_pb2
 from pulumi import runtime
-from pulumi.runtime import mocks, rpc, settings
-from pulumi.runtime import resource as resource_runtime
-from pulumi.runtime.config import set_all_config
-from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2, source_pb2
-from pulumi.runtime.stack import run_in_stack
+from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
+from .. import sdk
 from ..errors import ProgramError, SpecError, Terminated, ToolError
 from ..resources.base import Watch, watched
 from ..resources.wording import ChecksFailed
@@ -38,7 +34,6 @@ from .stops import OfflineError, said, trace_of
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 PROGRAM = "__main__.py"
-_SIGNATURE = rpc._special_sig_key
 _PLACEHOLDER = "secret"
 
 
@@ -82,27 +77,27 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
 
     def run() -> None:
         watched.set(watch)
-        settings.configure(
-            mocks.MockSettings(  # type: ignore[no-untyped-call]
-                monitor=monitor,
-                monitor_features=set(monitor.GetDeploymentInfo(None).supportedFeatures),
-                engine=_Engine(),
-                project=project,
-                stack=stack,
-                dry_run=True,
-                organization="organization",
-                root_directory=str(root),
-                callbacks=callbacks,
-            )
+        sdk.begin(
+            monitor=monitor,
+            monitor_features=set(monitor.GetDeploymentInfo(None).supportedFeatures),
+            engine=_Engine(),
+            project=project,
+            stack=stack,
+            dry_run=True,
+            organization="organization",
+            root_directory=str(root),
+            callbacks=callbacks,
         )
-        settings.set_root_resource(None)  # type: ignore[arg-type]
-        settings.SETTINGS.outputs.clear()  # what a program before this one left when it failed
-        settings.SETTINGS.rpc_manager.clear()
-        set_all_config(values, list(secrets))
-        asyncio.run(run_in_stack(to_its_end))
+        runtime.set_all_config(values, list(secrets))
+        asyncio.run(runtime.run_in_stack(to_its_end))
 
     try:
-        with _inside(root), _without_stack_traces(), _plain_look_ups_refused(), redirect_stdout(sys.stderr):  # standard output is the report's
+        with (
+            _inside(root),
+            sdk.without_stack_traces(),
+            sdk.look_ups_through(_refused),
+            redirect_stdout(sys.stderr),
+        ):  # standard output is the report's
             contextvars.copy_context().run(run)
     except ChecksFailed as problem:
         raise SpecError(problem.findings) from None
@@ -133,7 +128,7 @@ async def _run_program(root: Path, program: Callable[[], object] | None) -> bool
             raise
         left = True
     # the SDK awaits outputs one by one, which takes quadratic time; what fails here it raises itself afterwards
-    while pending := [task for task in settings.SETTINGS.outputs if not task.done()]:
+    while pending := sdk.unfinished():
         await asyncio.wait(pending)
     return left
 
@@ -152,22 +147,8 @@ def _inside(root: Path) -> Iterator[None]:
         sys.path[:], sys.argv[:] = path, arguments
 
 
-@contextmanager
-def _without_stack_traces() -> Iterator[None]:
-    """Leave out the source positions that the SDK collects for each registration: a third of the time, and nothing reads them here."""
-    collect = resource_runtime._get_stack_trace
-    resource_runtime._get_stack_trace = source_pb2.StackTrace
-    try:
-        yield
-    finally:
-        resource_runtime._get_stack_trace = collect
-
-
-@contextmanager
-def _plain_look_ups_refused() -> Iterator[None]:
+def _refused(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Say what to write instead where a program needs the value of a look-up at once; generated SDKs would stumble over the missing one."""
-    module = import_module("pulumi.runtime.invoke")  # the package has a function of the same name
-    plain: Callable[..., Any] = module.invoke
 
     def invoke(tok: str, *args: Any, **kwargs: Any) -> Any:
         result = plain(tok, *args, **kwargs)
@@ -176,11 +157,7 @@ def _plain_look_ups_refused() -> Iterator[None]:
             raise OfflineError(f"{tok} is looked up, which has no answer offline; use {function}_output, whose value a plan need not know")
         return result
 
-    module.invoke = runtime.invoke = invoke  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        module.invoke = runtime.invoke = plain  # type: ignore[attr-defined]
+    return invoke
 
 
 class _Offline:
@@ -247,7 +224,7 @@ class _Callbacks(_Offline):
         """Nothing runs."""
 
 
-class _Monitor(_Offline, mocks.MockMonitor):
+class _Monitor(_Offline, sdk.MockMonitor):
     """Keeps each registration and answers as the engine does in the preview of an empty stack."""
 
     def __init__(self) -> None:
@@ -271,7 +248,7 @@ class _Monitor(_Offline, mocks.MockMonitor):
             parent_type = parent.split("::")[2]
             if parent_type != STACK_TYPE:
                 type_ = f"{parent_type}${type_}"
-        return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{type_}::{name}"
+        return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{type_}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
         """Record a resource; in a preview its state is its inputs, that of a remote component nothing, and the rest is unknown."""
@@ -279,7 +256,7 @@ class _Monitor(_Offline, mocks.MockMonitor):
         if urn in self._recorded:
             raise RuntimeError(f"two resources have the URN {urn}; give one of them another name")
         self._recorded[urn] = _resource(urn, request)
-        self.resources[urn] = mocks.MockMonitor.ResourceRegistration(urn, "", {})
+        self.resources[urn] = sdk.MockMonitor.ResourceRegistration(urn, "", {})
         return resource_pb2.RegisterResourceResponse(urn=urn, id="", object=None if request.remote else request.object)
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
@@ -300,7 +277,7 @@ class _Monitor(_Offline, mocks.MockMonitor):
     def Call(self, request: Any) -> Any:  # noqa: ARG002, N802
         """A method of a resource that does not exist yet: its result is unknown."""
         response = provider_pb2.CallResponse()
-        getattr(response, "return").update({"result": rpc.UNKNOWN})
+        getattr(response, "return").update({"result": sdk.UNKNOWN})
         return response
 
     def ExistsResource(self, request: Any) -> Any:  # noqa: ARG002, N802
@@ -314,13 +291,13 @@ class _Monitor(_Offline, mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]
 
 
-class _NoMocks(mocks.Mocks):
+class _NoMocks(runtime.Mocks):
     """The recorder answers by itself; the SDK's monitor wants an object all the same."""
 
-    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+    def new_resource(self, args: runtime.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         return "", dict(args.inputs)
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:  # noqa: ARG002
+    def call(self, args: runtime.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:  # noqa: ARG002
         return {}, None
 
 
@@ -375,7 +352,7 @@ def _plain(value: struct_pb2.Value) -> Any:
     """A protobuf value as JSON data; unknowns and secrets become words."""
     kind = value.WhichOneof("kind")
     if kind == "string_value":
-        return COMPUTED if value.string_value == rpc.UNKNOWN else value.string_value
+        return COMPUTED if value.string_value == sdk.UNKNOWN else value.string_value
     if kind == "number_value":
         number = value.number_value
         return int(number) if number.is_integer() else number
@@ -386,9 +363,9 @@ def _plain(value: struct_pb2.Value) -> Any:
     if kind != "struct_value":
         return None
     fields = value.struct_value.fields
-    signature = fields[_SIGNATURE].string_value if _SIGNATURE in fields else ""
-    if signature == rpc._special_secret_sig:
+    signature = fields[sdk.SIGNATURE].string_value if sdk.SIGNATURE in fields else ""
+    if signature == sdk.SECRET_SIGNATURE:
         return SECRET
-    if signature == rpc._special_resource_sig:
+    if signature == sdk.RESOURCE_SIGNATURE:
         return fields["urn"].string_value
     return _plain_struct(value.struct_value)

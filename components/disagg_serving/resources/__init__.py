@@ -1,4 +1,4 @@
-"""Pulumi components; the only part of the package that imports Pulumi besides the recorder."""
+"""Pulumi components; besides the recorder and sdk.py the only part of the package that imports Pulumi."""
 
 from typing import TYPE_CHECKING
 

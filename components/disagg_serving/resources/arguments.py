@@ -10,10 +10,10 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import pulumi
-from pulumi.output import UNKNOWN
 from pydantic.alias_generators import to_camel
 
 from ..errors import Finding, Level, did_you_mean
+from ..sdk import is_mocked
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
 from ..spec.inputs import FORMS, MEANWHILE
@@ -242,11 +242,11 @@ def resolved(value: pulumi.Output[Any], hint: Any, path: str, given: Given) -> p
 
     Under the mocks of a program's unit tests nothing is not known: a mock need not invent what AWS would fill in.
     """
-    mocked = type(pulumi.runtime.settings.get_monitor()) is pulumi.runtime.mocks.MockMonitor
+    mocked = is_mocked()
 
     def judge(known: Any) -> Any:
         if known is None and mocked:
-            return pulumi.Output.from_input(UNKNOWN)
+            return pulumi.Output.from_input(pulumi.UNKNOWN)
         found = _Values(resolved=True)
         if known is None:
             found.fault(path, "is an Output of nothing", _name_of(hint), "")

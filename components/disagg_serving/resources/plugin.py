@@ -7,16 +7,12 @@ import warnings
 from typing import Any, Literal, get_args, get_origin
 
 import pulumi
-from pulumi.errors import InputPropertiesError
+from pulumi import InputPropertiesError
 from pulumi.provider import ConstructResult, main
-from pulumi.provider.experimental import component
-from pulumi.provider.experimental.analyzer import Analyzer
-from pulumi.provider.experimental.component import ComponentProvider
-from pulumi.provider.experimental.util import camel_case
-from pulumi.provider.server import ComponentInitError
 
 from .. import __version__
 from ..errors import Finding
+from ..sdk import Analyzer, ComponentInitError, ComponentProvider, analysed_by, camel_case
 from ..spec.stack_file import NAMESPACE
 from .arguments import EXTENDED
 from .autoscaling import Autoscaling
@@ -44,9 +40,6 @@ class _Analyzer(Analyzer):
         return super().analyze_property(type(get_args(arg)[0]) if get_origin(arg) is Literal else arg, *args, **options)
 
 
-component.Analyzer = _Analyzer  # type: ignore[attr-defined]
-
-
 class Plugin(ComponentProvider):
     """Constructs the components on behalf of the engine."""
 
@@ -54,7 +47,7 @@ class Plugin(ComponentProvider):
         """Read the components' annotations. Takes seconds, since it imports the large AWS module."""
         # a plugin's version is three numbers; what else a Python version may carry is left out
         release = re.match(r"\d+\.\d+\.\d+", __version__)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), analysed_by(_Analyzer):
             # the SDK leaves a file open in its analysis
             warnings.simplefilter("ignore", ResourceWarning)
             super().__init__(COMPONENTS, NAMESPACE, version=release.group() if release else "0.0.0")

@@ -1,10 +1,11 @@
 """The program behind `pulumi up`: the stack's environment, checked, declared and exported."""
 
 import pulumi
-from pulumi.runtime.config import CONFIG, is_config_secret
+from pulumi.runtime import is_config_secret
 
 from ..rules import StackContext
 from ..rules.evaluation import Question
+from ..sdk import configured_keys
 from ..spec.stack_file import NAMESPACE
 from .base import answered, checked, project_folder
 from .environment import Environment
@@ -31,6 +32,6 @@ def deploy() -> Environment:
 
 def _stack_context() -> StackContext:
     """What the engine says about the stack outside the environment: the region, and which keys of ours, or of an account, are encrypted; no value."""
-    keys = frozenset(CONFIG.get())
+    keys = configured_keys()
     secrets = frozenset(key for key in keys if is_config_secret(key))
     return StackContext.of_keys(pulumi.Config("aws").get("region"), secrets, keys - secrets)
