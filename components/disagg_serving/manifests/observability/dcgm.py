@@ -26,7 +26,7 @@ SCRIPT, ENTRYPOINT = "dcgm-exporter-entrypoint.sh", "/usr/local/dcgm/dcgm-export
 FIELDS, FIELDS_FILE = "exporter-metrics-config-map", "/etc/dcgm-exporter/default-counters.csv"
 """The chart's ConfigMap of fields, and where it mounts it: its lists of volumes are replaced by ours, so ours repeat that one."""
 START = """#!/bin/sh
-# the container runtime of newer Bottlerocket writes the linker's cache anew and leaves DCGM out (https://github.com/NVIDIA/dcgm-exporter/issues/636)
+# the container runtime of newer Bottlerocket writes the linker's cache anew and leaves DCGM out (NVIDIA/dcgm-exporter#636)
 ldconfig
 exec /usr/bin/dcgm-exporter "$@"
 """
