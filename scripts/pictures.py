@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from disagg_serving.document.resource import Resource
 from disagg_serving.manifests.network_policy import PROXY_PORT
 from disagg_serving.manifests.node_pools import network_interfaces
 from disagg_serving.manifests.serving import build_leader_worker_set
 from disagg_serving.planning.shapes import API_PORT, Group, Layout
-from disagg_serving.recording.graph import Graph, Resource
+from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.picture import DrawnNode, DrawnPool, scenes_of
 from disagg_serving.recording.recorder import record
 from disagg_serving.rules.evaluation import evaluate_file

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from disagg_serving.document.plan import PlanDocument
 from disagg_serving.errors import SpecError, ToolError
 from disagg_serving.recording.plan import make_plan
+from disagg_serving.records import data_of
 from disagg_serving.spec.stack_file import Project, find_project
 from packaging.version import InvalidVersion, Version
 from pulumi import Output, StackReference
@@ -157,7 +159,7 @@ def recorded(project: Project, stack: str) -> dict[str, Any]:
     require = StackReference.require_output
     with patch.object(StackReference, "require_output", note):
         plan = make_plan(project, project.stack_file(stack))
-    return {**plan.as_dict(), "outputs": dict(plan.graph.outputs), "reads": sorted(reads)}
+    return {**data_of(plan, PlanDocument), "outputs": dict(plan.graph.outputs), "reads": sorted(reads)}
 
 
 def compact(plan: Mapping[str, Any]) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from disagg_serving.document.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
+from disagg_serving.document.resource import Resource
 from disagg_serving.errors import Finding, Level
-from disagg_serving.recording.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
-from disagg_serving.recording.graph import Graph, Resource
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import Plan, assemble
 from disagg_serving.report.html import render_html
 from factories import STACKS, aggregated, check, environment, existing_cluster, model, role
 from recording import PROJECT, environment_graph, stack_graph
@@ -18,39 +20,39 @@ from recording import PROJECT, environment_graph, stack_graph
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 4}
 URN = "urn:pulumi:prod::disagg-serving::"
 
+CHANGES = [
+    Change(
+        f"{URN}eks:index:Cluster::prod",
+        "eks:index:Cluster",
+        "prod",
+        Op.REPLACE,
+        [PathChange("vpcId", "vpc-1", "vpc-2", forces_replacement=True)],
+        "the cluster is replaced, and everything that runs on it goes",
+        Level.ERROR,
+    ),
+    Change(
+        f"{URN}kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet::prod/llama-decode",
+        "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet",
+        "prod/llama-decode",
+        Op.UPDATE,
+        [PathChange("spec.replicas", 4, 2), PathChange("spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].image", "a:v1", "a:v2")],
+        "pods of two revisions serve at the same time",
+        Level.WARNING,
+    ),
+    Change(f"{URN}aws:ec2/subnet:Subnet::prod-a", "aws:ec2/subnet:Subnet", "prod-a", Op.UPDATE, [PathChange("tags.a", None, "x")]),
+    Change(f"{URN}aws:ec2/subnet:Subnet::prod-b", "aws:ec2/subnet:Subnet", "prod-b", Op.DELETE),
+]
+"""One change of each weight and most operations."""
 DIFFERENCE = Difference(
     "origin/main",
     "0123456789abcdef",
-    ["the base has other requirements"],
-    [
-        Change(
-            f"{URN}eks:index:Cluster::prod",
-            "eks:index:Cluster",
-            "prod",
-            Op.REPLACE,
-            [PathChange("vpcId", "vpc-1", "vpc-2", forces_replacement=True)],
-            "the cluster is replaced, and everything that runs on it goes",
-            Level.ERROR,
-        ),
-        Change(
-            f"{URN}kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet::prod/llama-decode",
-            "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet",
-            "prod/llama-decode",
-            Op.UPDATE,
-            [PathChange("spec.replicas", 4, 2), PathChange("spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].image", "a:v1", "a:v2")],
-            "pods of two revisions serve at the same time",
-            Level.WARNING,
-        ),
-        Change(f"{URN}aws:ec2/subnet:Subnet::prod-a", "aws:ec2/subnet:Subnet", "prod-a", Op.UPDATE, [PathChange("tags.a", None, "x")]),
-        Change(f"{URN}aws:ec2/subnet:Subnet::prod-b", "aws:ec2/subnet:Subnet", "prod-b", Op.DELETE),
-    ],
-    61,
-    [Delta("llama-70b decode", "KV tokens", 200_000, 188_928, "an engine", Level.WARNING)],
-    [Delta("decode-p5-48xlarge", "nodes", 1, 2, "p5.48xlarge")],
-    [Delta("total", "price", 40_000.5, 80_513.52, "USD a month")],
-    CheckChanges([], [Finding("quota", Level.INFO, "models", "may start instances")], ()),
+    notes=["the base has other requirements"],
+    unchanged=61,
+    capacity=[Delta("llama-70b decode", "KV tokens", 200_000, 188_928, "an engine", Level.WARNING)],
+    placement=[Delta("decode-p5-48xlarge", "nodes", 1, 2, "p5.48xlarge")],
+    cost=[Delta("total", "price", 40_000.5, 80_513.52, "USD a month")],
+    checks=CheckChanges([], [Finding("quota", Level.INFO, "models", "may start instances")], ()),
 )
-"""One change of each weight and most operations."""
 
 HOSTILE = [
     "@octocat",
@@ -78,10 +80,16 @@ HOSTILE = [
 """Texts that mean something to Markdown, HTML, GitHub, tables, SARIF or a terminal."""
 
 
-def plan_of(data: Any, stack: str = "test", difference: Difference | None = None) -> Plan:
+def plan_of(data: Any, stack: str = "test") -> Plan:
     """The plan of an environment, with its recorded program where it can be laid out."""
     found = check(data)
-    return Plan("disagg-serving", stack, environment_graph(data) if found.layout else Graph(), found.findings, found.layout, difference)
+    return assemble("disagg-serving", stack, environment_graph(data) if found.layout else Graph(), found.findings, found.layout)
+
+
+def compared_plan() -> Plan:
+    """A plan with a change of each weight, most operations, and figures that differ."""
+    plan = plan_of(environment(model(name="llama-70b", prefill=role(tensorParallel=4))), "prod")
+    return replace(plan, changes=CHANGES, difference=DIFFERENCE)
 
 
 def many_models() -> dict[str, Any]:
@@ -112,11 +120,11 @@ def growing() -> dict[str, Any]:
 def shipped(stack: str) -> Plan:
     """The plan of a shipped stack."""
     found = check({"name": stack, **PROJECT.stack_file(stack).environment})
-    return Plan("disagg-serving", stack, stack_graph(stack), found.findings, found.layout)
+    return assemble("disagg-serving", stack, stack_graph(stack), found.findings, found.layout)
 
 
 MADE: dict[str, Callable[[], list[Plan]]] = {
-    "difference": lambda: [plan_of(environment(model(name="llama-70b", prefill=role(tensorParallel=4))), "prod", DIFFERENCE)],
+    "difference": lambda: [compared_plan()],
     "growing": lambda: [plan_of(growing())],
     "many": lambda: [plan_of(many_models())],
     "own-nodes": lambda: [plan_of(own_nodes())],
@@ -151,6 +159,7 @@ def hostile_plan() -> Plan:
         :60
     ]
     deltas = [Delta(t, t, t, t, t, Level.WARNING) for t in HOSTILE]
-    difference = Difference("main`@octocat", "abc", HOSTILE[:3], changes, 3, deltas, deltas, deltas, CheckChanges(findings, findings, ()))
+    difference = Difference("main`@octocat", "abc", True, HOSTILE[:3], 3, deltas, deltas, deltas, CheckChanges(findings, findings, ()))
     data = existing_cluster(aggregated(server=role(nodeSelector={"pool": "a"}, tolerations=[])), autoMode=False, nodeRole=None)
-    return Plan("disagg-serving", "a`@octocat <b>|", Graph(resources), findings, check(data).layout, difference)
+    plan = assemble("disagg-serving", "a`@octocat <b>|", Graph(resources), findings, check(data).layout)
+    return replace(plan, changes=changes, difference=difference)

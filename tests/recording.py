@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from disagg_serving.recording.graph import Graph, Resource
+from disagg_serving.document.resource import Resource
+from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.recorder import record
 from disagg_serving.resources.program import deploy
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY, find_project

@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from disagg_serving.comparison.compare import STACK_TYPE, compare
+from disagg_serving.comparison.base_plan import read_plan
+from disagg_serving.comparison.compare import compare
 from disagg_serving.comparison.paths import differences
 from disagg_serving.comparison.renames import find_renames
 from disagg_serving.comparison.replacements import is_refused
+from disagg_serving.document.difference import Change, Op
+from disagg_serving.document.resource import COMPUTED, SECRET, STACK_TYPE, Resource
 from disagg_serving.errors import SpecError, ToolError
-from disagg_serving.recording.difference import Change, Op
-from disagg_serving.recording.graph import COMPUTED, SECRET
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
 from packaging.version import Version
@@ -131,14 +132,15 @@ def told(subject: str, found: list[str]) -> str:
 
 def faults(before: Mapping[str, Any], after: Mapping[str, Any], allowed: list[Written]) -> Iterator[str]:
     """What an update from one plan to another may not do, a line a resource or output."""
-    old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, after))
+    plans = [read_plan(data) for data in (before, after)]
+    old, new = ({r.urn: r for r in plan.resources} for plan in plans)
     renames = find_renames(old, new)
     for rename in renames:
         if not rename.by_alias:
             yield f"no alias: {rename.former} is now {rename.urn}"
-    for change in compare(before, after, "the release", "").changes:
-        former = old.get(change.former or change.urn, {"options": {}})
-        kept_by = [option for option in KEEPING if former["options"].get(option)]
+    for change in compare(plans[0], plans[1], "the release", "").changes:
+        former = old.get(change.former or change.urn)
+        kept_by = [option for option in KEEPING if former and former.options.get(option)]
         if change.type == STACK_TYPE:
             yield f"another project: {change.effect}"
         elif change.op in (Op.DELETE, Op.REPLACE):
@@ -160,12 +162,12 @@ def _taken_off(change: Change, option: str) -> bool:
     return any(p.path == f"options.{option}" and not p.after for p in change.paths)
 
 
-def _transforms_taken_off(old: Mapping[str, Any], new: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[str]:
+def _transforms_taken_off(old: Mapping[str, Resource], new: Mapping[str, Resource], renamed: Mapping[str, str]) -> Iterator[str]:
     """Charts by whose transforms their CRDs outlive them: only the engine runs those, but that they are there can be seen."""
     for urn, resource in old.items():
         now = new.get(renamed.get(urn, urn))
-        if now is not None and resource["options"].get("transforms", 0) > now["options"].get("transforms", 0):
-            yield f"no longer transformed: {now['urn']}"
+        if now is not None and resource.options.get("transforms", 0) > now.options.get("transforms", 0):
+            yield f"no longer transformed: {now.urn}"
 
 
 def _outputs(before: Mapping[str, Any], after: Mapping[str, Any], allowed: list[Written]) -> Iterator[str]:

@@ -12,9 +12,11 @@ import pulumi
 import pytest
 import yaml
 from command_line import Run, write_project
+from disagg_serving.document.resource import SECRET
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.recording import recorder
-from disagg_serving.recording.graph import SECRET, Graph
+from disagg_serving.recording.graph import Graph
+from disagg_serving.records import data_of
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY, find_project
 from factories import SHIPPED, STACKS, aggregated, check, environment, layout, model
@@ -216,7 +218,7 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 def spilled(graph: Graph) -> list[str]:
     """Where a recorded program holds a secret's value: in names, inputs, options, dependencies or outputs."""
-    data: dict[str, Any] = {urn: r.as_dict() for urn, r in graph.resources.items()}
+    data: dict[str, Any] = data_of(graph.resources)
     return [place for place, text in leaves({**data, "outputs": dict(graph.outputs)}) if leaked(text)]
 
 

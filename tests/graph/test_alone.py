@@ -8,9 +8,9 @@ from typing import Any
 
 import pulumi
 import pytest
+from disagg_serving.document.resource import COMPUTED, SECRET
 from disagg_serving.errors import ProgramError, SpecError
 from disagg_serving.forecast.capacities import capacities
-from disagg_serving.recording.graph import COMPUTED, SECRET
 from disagg_serving.records import data_of
 from factories import aggregated, environment, layout
 from recording import environment_graph, one, program_graph

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from disagg_serving.comparison.compare import compare
+from changes import compared
 from disagg_serving.errors import Level
-from disagg_serving.recording.difference import Difference
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.plan import Plan, assemble
 from factories import aggregated, environment, model, role
 from recording import environment_graph
 
@@ -16,13 +15,13 @@ FULL = {"prefill": role(replicas=2, tensorParallel=4), "decode": role(replicas=4
 """Roles that leave no GPU of their nodes idle, so that engines restart in place."""
 
 
-def between(before: dict[str, Any], after: dict[str, Any]) -> Difference:
+def between(before: dict[str, Any], after: dict[str, Any]) -> Plan:
     """The comparison of two models' plans."""
-    plans = [Plan("disagg-serving", "test", environment_graph(environment(m)), []).as_dict() for m in (before, after)]
-    return compare(plans[0], plans[1], "main", "0" * 40)
+    plans = [assemble("disagg-serving", "test", environment_graph(environment(m)), []) for m in (before, after)]
+    return compared(plans[0], plans[1])
 
 
-def rollouts(found: Difference) -> list[str]:
+def rollouts(found: Plan) -> list[str]:
     """What the changes of LeaderWorkerSets mean."""
     return [c.effect for c in found.changes if c.type.endswith(":LeaderWorkerSet")]
 
@@ -66,8 +65,8 @@ def test_a_cluster_that_is_made_anew() -> None:
         environment(model(**FULL)),
         environment(model(**FULL, maxModelLen=8192), network={"cidr": "10.60.0.0/16", "zones": ["us-east-1a", "us-east-1b"]}),
     )
-    plans = [Plan("disagg-serving", "test", environment_graph(d), []).as_dict() for d in (before, after)]
-    found = compare(plans[0], plans[1], "main", "0" * 40)
+    plans = [assemble("disagg-serving", "test", environment_graph(d), []) for d in (before, after)]
+    found = compared(plans[0], plans[1])
     assert rollouts(found) == ["it goes with the cluster that it is in"] * 2
     providers = [c for c in found.changes if c.type == "pulumi:providers:kubernetes"]
     assert [str(c.op) for c in providers] == ["update"] * 2

@@ -7,8 +7,8 @@ from typing import Any
 
 import pulumi
 import pytest
+from disagg_serving.document.resource import COMPUTED, SECRET
 from disagg_serving.errors import ToolError
-from disagg_serving.recording.graph import COMPUTED, SECRET
 from factories import STACKS, aggregated, environment, existing_cluster, model
 from recording import environment_graph, one, program_graph, stack_graph
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pulumi
 import pytest
-from disagg_serving.recording.graph import COMPUTED, Graph
+from disagg_serving.document.resource import COMPUTED
+from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.plan import Plan, make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
@@ -41,7 +42,7 @@ def test_examples_plan_cleanly(folder: str) -> None:
     assert stacks
     for stack in stacks:
         made = plan(folder, stack)
-        assert [f.sentence() for f in made.findings if f.level == "error"] == []
+        assert [f.sentence() for f in made.checks if f.level == "error"] == []
         assert bool(made.graph.of_type(LWS)) == (folder not in WITHOUT_MODELS)
         assert bool(made.graph.of_type(NODE_POOL)) == (folder not in WITHOUT_POOLS)
         assert (made.layout is not None) == (folder != "two-stacks/cluster")
@@ -81,7 +82,7 @@ def test_own_entries_reach_plan_and_pods() -> None:
     """The model's repository stands in the pods, and the negotiated price in the cost."""
     (served,) = graph("custom-entries").of_type(LWS)
     assert "acme/chat-14b" in json.dumps(served.inputs)
-    assert "50.64" in json.dumps(plan("custom-entries", "dev").as_dict()["cost"])
+    assert 50.64 in [line.unit_per_hour for line in plan("custom-entries", "dev").cost.lines]
 
 
 def test_nothing_of_the_air_gap_comes_from_outside() -> None:
@@ -97,7 +98,7 @@ def test_the_air_gap_lets_its_deployer_in() -> None:
     """The API server has no public endpoint, the deployer's security group may reach the private one, and the plan does not warn of that."""
     (opened,) = graph("air-gap", "prod").of_type("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
     assert opened.inputs["referencedSecurityGroupId"] == "sg-0123456789abcdef0"
-    assert "api-endpoint" not in {finding.id for finding in plan("air-gap", "prod").findings}
+    assert "api-endpoint" not in {finding.id for finding in plan("air-gap", "prod").checks}
 
 
 def test_the_transform_changes_objects_and_their_pods() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from disagg_serving.recording.graph import Graph, Resource
+from disagg_serving.document.resource import Resource
+from disagg_serving.recording.graph import Graph
 from disagg_serving.resources.base import POOL_DELETE_TIMEOUT
 from factories import aggregated, environment
 from recording import environment_graph, kinds, one, stack_graph

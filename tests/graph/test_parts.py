@@ -8,8 +8,9 @@ from typing import Any
 
 import pulumi
 import pytest
+from disagg_serving.document.resource import COMPUTED, Resource
 from disagg_serving.errors import SpecError
-from disagg_serving.recording.graph import COMPUTED, Graph, Resource
+from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
@@ -67,7 +68,7 @@ def same(parts: Graph, whole: Graph, later: Collection[str] = ()) -> None:
     assert sorted(ours) == sorted(theirs)
     assert len(ours) == len(parts.resources) - 1  # no two fell together
     different = [urn for urn in ours if ours[urn] != theirs[urn]]
-    assert {urn: ours[urn].as_dict() for urn in different} == {urn: theirs[urn].as_dict() for urn in different}
+    assert {urn: ours[urn] for urn in different} == {urn: theirs[urn] for urn in different}
     here, there = order(parts), order(whole)
     assert {urn: there[urn] - here[urn] for urn in there if there[urn] - here[urn]} == {}
     assert {urn for urn in here if here[urn] - there[urn]} == set(later)

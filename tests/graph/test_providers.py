@@ -8,20 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from changes import edit
+from changes import compared, difference_of, edit
+from disagg_serving.comparison.base_plan import read_plan
 from disagg_serving.comparison.compare import compare
+from disagg_serving.comparison.default_provider import TYPE
+from disagg_serving.document.difference import Change, Op
+from disagg_serving.document.plan import PlanDocument
+from disagg_serving.document.resource import SECRET
 from disagg_serving.errors import Level
-from disagg_serving.recording.difference import Change, Difference, Op
-from disagg_serving.recording.graph import SECRET
-from disagg_serving.recording.plan import make_plan
-from disagg_serving.recording.providers import TYPE
+from disagg_serving.recording.plan import Plan, make_plan
+from disagg_serving.records import data_of
+from disagg_serving.report.json import render_json
 from disagg_serving.resources.environment import TYPE as ENVIRONMENT
 from recording import PROJECT
 
 ROLE = "arn:aws:iam::123456789012:role/a"
 
 
-def plan_of(**config: Any) -> dict[str, Any]:
+def plan_of(**config: Any) -> Plan:
     """The plan of prod with other `aws:` configuration; None removes a key."""
     file = PROJECT.stack_file("prod")
     given = {**file.config, **{f"aws:{key}": value for key, value in config.items()}}
@@ -29,12 +33,12 @@ def plan_of(**config: Any) -> dict[str, Any]:
     edit(environment, {"network.zones": [f"{region}a", f"{region}b"], "network.gpuZone": f"{region}a"})
     secrets = {k for k, v in given.items() if isinstance(v, dict) and "secure" in v}
     kept = {k: v for k, v in given.items() if v is not None and k not in secrets}
-    return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=file.secrets | secrets | {"aws:token"})).as_dict()
+    return make_plan(PROJECT, replace(file, environment=environment, config=kept, secrets=file.secrets | secrets | {"aws:token"}))
 
 
-def between(before: dict[str, Any], after: dict[str, Any]) -> tuple[Difference, dict[str, Change], Change]:
-    """The difference, its changes by type, and that of the provider."""
-    found = compare(plan_of(**before), plan_of(**after), "main", "0" * 40)
+def between(before: dict[str, Any], after: dict[str, Any]) -> tuple[Plan, dict[str, Change], Change]:
+    """The plan that was compared, its changes by type, and that of the provider."""
+    found = compared(plan_of(**before), plan_of(**after))
     by_type = {c.type: c for c in found.changes}
     return found, by_type, by_type[TYPE]
 
@@ -67,7 +71,7 @@ def test_another_account(before: dict[str, Any], after: dict[str, Any], key: str
     found, by_type, provider = between(before, after)
     assert (provider.op, provider.severity, list(by_type)) == (Op.UPDATE, Level.ERROR, [TYPE])
     assert provider.effect.startswith(f"{key}: in another account nothing of this stack is found")
-    assert found.unchanged == len(plan_of()["resources"]) - 1
+    assert difference_of(found).unchanged == len(plan_of().resources) - 1
 
 
 def test_default_tags_are_part_of_each_resource() -> None:
@@ -89,17 +93,17 @@ def test_no_credential_is_shown() -> None:
     """Keys in the clear, encrypted ones, and those inside a structure stay out of the plan."""
     inside = {"assumeRole": {"roleArn": ROLE, "externalId": "MARKED"}, "endpoints": '[{"s3": {"secure": "MARKED"}}]'}
     plain = plan_of(secretKey="MARKED", **inside)
-    assert "MARKED" not in json.dumps(plain)
-    assert [c["id"] for c in plain["checks"] if c["level"] == "error"] == ["provider-credentials"]
+    assert "MARKED" not in render_json([plain], as_list=False)
+    assert [f.id for f in plain.checks if f.level is Level.ERROR] == ["provider-credentials"]
     plan = plan_of(secretKey={"secure": "MARKED"}, **inside)
-    assert "MARKED" not in json.dumps(plan)
-    assert plan["providers"]["aws"]["token"] == plan["providers"]["aws"]["secretKey"] == SECRET
+    assert "MARKED" not in render_json([plan], as_list=False)
+    assert plan.providers["aws"]["token"] == plan.providers["aws"]["secretKey"] == SECRET
 
 
 def test_a_base_that_does_not_say() -> None:
     """The plan of a version without `providers` is compared without them, and that is said."""
-    old = plan_of(region="eu-west-1")
+    old = data_of(plan_of(region="eu-west-1"), PlanDocument)
     del old["providers"]
-    found = compare(old, plan_of(), "v0.1", "0" * 40)
+    found = compare(read_plan(old), plan_of(), "v0.1", "0" * 40)
     assert TYPE not in {c.type for c in found.changes}
-    assert "v0.1 does not say its aws: configuration: region, account and tags are not compared" in found.notes
+    assert "v0.1 does not say its aws: configuration: region, account and tags are not compared" in difference_of(found).notes

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from disagg_serving import labels
-from disagg_serving.recording.graph import Graph, Resource
+from disagg_serving.document.resource import Resource
+from disagg_serving.recording.graph import Graph
 from factories import environment, model
 from recording import environment_graph, one
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from changes import plan_of
-from disagg_serving.comparison.compare import compare
+from changes import compared, difference_of, plan_of
+from disagg_serving.comparison.base_plan import read_plan
+from disagg_serving.document.difference import Change, Op
+from disagg_serving.document.plan import PlanDocument
 from disagg_serving.errors import Level
-from disagg_serving.recording.difference import Change, Difference, Op
+from disagg_serving.recording.plan import Plan
+from disagg_serving.records import data_of
 
 OTHER = {"generation": "b", "engine": "vllm-0.27.1-dlc"}
 NOTHING: dict[str, Any] = {}
@@ -29,15 +32,15 @@ def scaled(least: int, most: int) -> dict[str, Any]:
     return {"autoscaling.prometheusAddress": "http://prometheus-operated.monitoring.svc:9090", **role}
 
 
-def difference(before: dict[str, Any], after: dict[str, Any]) -> Difference:
-    """What differs between two variants of the stack `prod`."""
+def between(before: dict[str, Any], after: dict[str, Any]) -> Plan:
+    """Two variants of the stack `prod`, compared."""
     plans = [plan_of("prod", yaml.safe_dump(variant)) for variant in (before, after)]
-    return compare(plans[0], plans[1], "main", "0" * 40)
+    return compared(plans[0], plans[1])
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
     """Changes between them."""
-    return list(difference(before, after).changes)
+    return list(between(before, after).changes)
 
 
 def about(found: list[Change], kind: str, name: str) -> Change:
@@ -111,7 +114,7 @@ def test_bounds_of_a_scaled_role() -> None:
 @pytest.mark.parametrize(("before", "after"), [(NOTHING, scaled(2, 8)), (scaled(2, 2), scaled(2, 8)), (scaled(2, 8), NOTHING)])
 def test_what_autoscaling_may_add_is_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Least engines cost the same, most do not: the difference has nodes and cost at most, and what a month costs at least stays apart."""
-    found = difference(before, after)
+    found = difference_of(between(before, after))
     (nodes,), (cost,) = found.placement, found.cost
     assert (nodes.subject, nodes.figure) == ("prefill-p5-48xlarge", "nodes at most")
     assert sorted([nodes.before, nodes.after], key=str) == [1, 4]
@@ -124,5 +127,6 @@ def test_what_autoscaling_may_add_is_compared(before: dict[str, Any], after: dic
 def test_plans_of_older_versions_have_no_scaling() -> None:
     """A base that was recorded before there was autoscaling is compared by what it has."""
     old, new = plan_of("prod", yaml.safe_dump(NOTHING)), plan_of("prod", yaml.safe_dump(scaled(2, 8)))
-    found = compare({k: v for k, v in old.items() if k != "autoscaling"}, new, "main", "0" * 40)
+    without = {k: v for k, v in data_of(old, PlanDocument).items() if k != "autoscaling"}
+    found = difference_of(compared(read_plan(without), new))
     assert [d.figure for d in (*found.placement, *found.cost)] == ["nodes at most", "price at most"]

@@ -12,10 +12,11 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 import pytest
+from disagg_serving.document.resource import COMPUTED
 from disagg_serving.errors import ProgramError
 from disagg_serving.recording import recorder
-from disagg_serving.recording.graph import COMPUTED, Graph
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import Plan, assemble
 from disagg_serving.recording.stops import OfflineError
 from disagg_serving.report.html import render_html
 from disagg_serving.report.markdown import render_markdown
@@ -84,10 +85,10 @@ def test_functions_that_the_engine_calls_are_counted() -> None:
 def test_every_format_says_what_is_left_to_the_engine(shown: Callable[[Plan], str]) -> None:
     """A reader knows that something else changes resources after the plan, and where to see it; without any there is no such line."""
     some = Graph(program_graph(lambda: None).resources, {}, {"hooks": 1, "invokeTransforms": 2, "transforms": 3})
-    said = shown(Plan("own", "dev", some, []))
+    said = shown(assemble("own", "dev", some, []))
     assert "3 transforms, 2 transforms of look-ups, 1 hook" in said
     assert "pulumi preview shows what comes of it" in said
-    assert "to the engine" not in shown(Plan("own", "dev", program_graph(lambda: None), []))
+    assert "to the engine" not in shown(assemble("own", "dev", program_graph(lambda: None), []))
 
 
 def test_what_only_the_engine_knows_is_unknown() -> None:

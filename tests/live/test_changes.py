@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from changes import CASES, Case, edit, short
 from disagg_serving.comparison.compare import compare
-from disagg_serving.recording.difference import Op
-from disagg_serving.recording.plan import make_plan
+from disagg_serving.document.difference import Op
+from disagg_serving.recording.plan import Plan, make_plan
 from disagg_serving.spec.stack_file import find_project
 from live.conftest import clear
 
@@ -43,10 +42,10 @@ def shipped(deployed: Engine) -> Iterator[Engine]:
     deployed.stack_file.write_text(text, encoding="utf-8")
 
 
-def plan(engine: Engine) -> dict[str, Any]:
+def plan(engine: Engine) -> Plan:
     """What `disagg plan` says of the stack file as it stands."""
     project = find_project(engine.project)
-    return make_plan(project, project.stack_file(engine.stack)).as_dict()
+    return make_plan(project, project.stack_file(engine.stack))
 
 
 def engine_operations(steps: list[Step], urns: set[str]) -> dict[str, str]:
@@ -61,7 +60,7 @@ def test_the_engine_previews_the_same(shipped: Engine, case: Case) -> None:
     before = plan(shipped)
     shipped.edit(lambda e: edit(e, case.after))
     after = plan(shipped)
-    objects = {r["urn"] for p in (before, after) for r in p["resources"] if r["type"].startswith("kubernetes:") and not r["remote"]}
+    objects = {r.urn for p in (before, after) for r in p.resources if r.type.startswith("kubernetes:") and not r.remote}
     expected: dict[str, str] = {}
     for change in compare(before, after, "base", "").changes:
         if change.op is Op.RENAME and change.former:

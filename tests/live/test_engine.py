@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disagg_serving.recording.graph import COMPUTED, SECRET, Graph, Resource
+from disagg_serving.document.resource import COMPUTED, SECRET, Resource
+from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from live.conftest import clear, gpu_nodes

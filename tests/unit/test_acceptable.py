@@ -16,7 +16,7 @@ def test_pods_beyond_an_accepted_bound_stand_on_no_node() -> None:
     """Who accepts too few nodes sees which pods wait for the others, not nodes that nobody may start."""
     data = environment(aggregated(server=role(tensorParallel=8, replicas=3, capacity={"nodes": 2})), accept={"group-capacity": REASON})
     (pool,) = placement_of(layout(data))
-    assert (len(pool["nodes"]), pool["unplaced"]) == (2, ["m-2"])
+    assert (len(pool.nodes), pool.unplaced) == (2, ["m-2"])
 
 
 def test_the_level_of_nccl_s_log_can_be_set() -> None:

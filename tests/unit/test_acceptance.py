@@ -97,7 +97,7 @@ def test_a_pod_for_which_no_node_exists_is_shown_as_such() -> None:
     """Who accepts a pod larger than its node still gets a plan, and it says that the pod lands nowhere."""
     data = environment(model(prefill=role(memoryGiB=4000)), accept={"pod-fits-node": "a larger type comes in spring"})
     made = layout(data)
-    assert [p.get("unplaced") for p in placement_of(made)] == [None, ["m-prefill-0"]]
+    assert [p.unplaced for p in placement_of(made)] == [[], ["m-prefill-0"]]
     assert "prefill-p5-48xlarge" in topology_of(made)
 
 

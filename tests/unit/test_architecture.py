@@ -41,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "recording": CHECKED | {"manifests", "resources", "recording", "sdk"},
     "comparison": CHECKED | {"manifests", "recording", "comparison"},
     "report": CHECKED | {"manifests", "recording", "comparison", "verify", "load", "report"},
-    "schemas": FORM | {"comparison"},
+    "schemas": FORM | {"document"},
     "cli": CHECKED | {"schemas", "lookups", "manifests", "resources", "recording", "comparison", "report", "verify", "load", "cli", ""},
     "__main__": {"cli"},
     "__init__": set(),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from changes import compared, difference_of
 from disagg_serving import labels
-from disagg_serving.comparison.compare import compare
+from disagg_serving.comparison.base_plan import read_plan
 from disagg_serving.comparison.effects.engines import LWS
 from disagg_serving.comparison.paths import differences
 from disagg_serving.comparison.replacements import covers
+from disagg_serving.document.difference import NEW_ID, Change, Op
+from disagg_serving.document.plan import PlanDocument
+from disagg_serving.document.resource import COMPUTED
 from disagg_serving.errors import Level
-from disagg_serving.recording.difference import NEW_ID, Change, Difference, Op
-from disagg_serving.recording.graph import COMPUTED, Graph
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import assemble
 from disagg_serving.report.figures import verdict_of
 from disagg_serving.report.text import render_text
 
@@ -43,14 +47,14 @@ def resource(*types: str, name: str = "x", **rest: Any) -> dict[str, Any]:
     return {**data, "custom": kind != COMPONENT, "dependsOn": [], "options": {}, **rest}
 
 
-def plan(*resources: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    """A plan with these resources."""
-    return {"project": "p", "stack": "s", "resources": list(resources), **rest}
+def plan(*resources: dict[str, Any], **rest: Any) -> PlanDocument:
+    """A plan with these resources, read as that of another revision."""
+    return read_plan({"project": "p", "stack": "s", "resources": list(resources), **rest})
 
 
-def between(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Difference:
-    """The difference of two lists of resources."""
-    return compare(plan(*before), plan(*after), "main", "0" * 40)
+def between(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> PlanDocument:
+    """The comparison of two lists of resources."""
+    return compared(plan(*before), plan(*after))
 
 
 def only(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Change:
@@ -235,33 +239,34 @@ def test_versions_of_providers_are_a_note() -> None:
     """Another provider version is no change of each resource, but a reader has to know of it."""
     found = between([resource(KEY, options={"version": "7.1.0"})], [resource(KEY, options={"version": "7.2.0"})])
     assert not found.changes
-    assert found.notes == ["provider aws goes from 7.1.0 to 7.2.0, which may change more than is shown"]
+    assert difference_of(found).notes == ["provider aws goes from 7.1.0 to 7.2.0, which may change more than is shown"]
 
 
 def test_a_type_that_the_table_does_not_know_is_named() -> None:
     """A guess is called one."""
     found = between([resource("aws:sqs/queue:Queue", inputs={"name": "a"})], [resource("aws:sqs/queue:Queue", inputs={"name": "b"})])
     assert [c.op for c in found.changes] == [Op.UPDATE]
-    assert "not in that table, so shown as an update: aws:sqs/queue:Queue" in found.notes
+    assert "not in that table, so shown as an update: aws:sqs/queue:Queue" in difference_of(found).notes
 
 
 def test_a_plan_of_an_older_version() -> None:
     """Plans that lack keys are compared by those that they have: nothing is made up, nothing breaks."""
-    old = {"project": "p", "stack": "s", "resources": [{"urn": urn(KEY), "type": KEY, "name": "x", "inputs": {"description": "a"}}]}
-    found = compare(old, plan(resource(KEY, inputs={"description": "b"}, inputDependencies={"policy": [urn(VPC)]})), "v0.1", "0" * 40)
+    old = plan({"urn": urn(KEY), "type": KEY, "name": "x", "inputs": {"description": "a"}})
+    found = compared(old, plan(resource(KEY, inputs={"description": "b"}, inputDependencies={"policy": [urn(VPC)]})))
     assert [(c.op, [p.path for p in c.paths]) for c in found.changes] == [(Op.UPDATE, ["description"])]
-    everything = compare({}, plan(resource(KEY)), "v0.0", "")
+    everything = compared(None, plan(resource(KEY)))
     assert [c.op for c in everything.changes] == [Op.CREATE]
 
 
 def test_what_is_refused_is_not_deleted() -> None:
     """A head whose checks stop before any resource is declared is compared by its checks alone."""
     refused = plan(checks=[{"id": "r", "level": "error", "path": "p", "message": "is wrong"}])
-    found = compare(plan(resource(BUCKET), cost={"perMonth": 1, "lines": [{"item": "p5", "perMonth": 1}]}), refused, "main", "0" * 40)
-    assert (found.changes, found.cost, found.compared) == ((), (), False)
-    shown = Plan("p", "s", Graph(), found.checks.new, difference=found)
+    plan_of_it = compared(plan(resource(BUCKET), cost={"perMonth": 1, "lines": [{"item": "p5", "perMonth": 1}]}), refused)
+    found = difference_of(plan_of_it)
+    assert (plan_of_it.changes, found.cost, found.compared) == ((), (), False)
+    shown = replace(assemble("p", "s", Graph(), found.checks.new), difference=found)
     assert "resources and figures are not compared" in " ".join(render_text([shown], color=False).split())
-    fact = verdict_of(shown, shown.as_dict()).facts[0]
+    fact = verdict_of(shown).facts[0]
     assert (fact.name, fact.value, fact.level) == ("Changes", "not compared", Level.ERROR)
     assert [f.id for f in found.checks.new] == ["r"]
     assert "only they are compared" in found.notes[-1]
@@ -307,7 +312,8 @@ def test_figures() -> None:
             "cost": {"perMonth": price, "lines": [{"item": "p5", "perMonth": price}]},
         }
 
-    found = compare(plan(**figures(100, 1, 0, 5.0)), plan(**figures(50, 2, 1, 10.0)), "main", "0" * 40)
+    whole = compared(plan(**figures(100, 1, 0, 5.0)), plan(**figures(50, 2, 1, 10.0)))
+    found = difference_of(whole)
     assert [(d.subject, d.figure, d.before, d.after, d.severity) for d in found.capacity] == [("m decode", "KV tokens", 100, 50, Level.WARNING)]
     assert [(d.figure, d.before, d.after, d.severity) for d in found.placement] == [
         ("pods without a node", 0, 1, Level.ERROR),
@@ -315,12 +321,12 @@ def test_figures() -> None:
         ("pods", 1, 2, Level.INFO),
     ]
     assert [(d.subject, d.before, d.after) for d in found.cost] == [("p5", 5.0, 10.0), ("total", 5.0, 10.0)]
-    assert found.severities() == {Level.ERROR, Level.WARNING, Level.INFO}
+    assert whole.severities() == {Level.ERROR, Level.WARNING, Level.INFO}
 
 
 def test_long_values_are_shown_from_where_they_differ() -> None:
     """A line in the middle of a long text is what the reader sees, and not twice the same beginning."""
     texts = ["x" * 500 + end for end in ("before", "after")]
     found = between([resource(KEY, inputs={"policy": texts[0]})], [resource(KEY, inputs={"policy": texts[1]})])
-    shown = render_text([Plan("p", "s", Graph(), [], difference=found)], color=False)
+    shown = render_text([replace(assemble("p", "s", Graph(), []), changes=found.changes, difference=found.difference)], color=False)
     assert "...xxxxxxxxxxxxxxxxxxxxbefore -> ...xxxxxxxxxxxxxxxxxxxxafter" in " ".join(shown.split())

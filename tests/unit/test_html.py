@@ -4,15 +4,16 @@ import base64
 import hashlib
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from disagg_serving.document.difference import Change, Difference, Op
 from disagg_serving.errors import Finding, Level
-from disagg_serving.recording.difference import Change, Difference, Op
 from disagg_serving.recording.graph import Graph
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.plan import assemble
 from disagg_serving.report.html import render_html
-from pages import DIFFERENCE, HOSTILE, PAGES, hostile_plan, plan_of, plans
+from pages import CHANGES, HOSTILE, PAGES, hostile_plan, plan_of, plans
 
 
 class Outline(HTMLParser):
@@ -82,26 +83,25 @@ def test_everything_of_the_plan_is_in_the_page() -> None:
     for name in PAGES:
         text = " ".join(Outline(render_html(plans(name))).texts)
         for plan in plans(name):
-            data = plan.as_dict()
             for resource in plan.graph.resources.values():
                 assert resource.name in text or resource.type == "pulumi:pulumi:Stack"
-            for finding in plan.findings:
+            for finding in plan.checks:
                 assert finding.message in text
             if name != "many":
-                assert all(pod in text for pool in data["placement"] for node in pool["nodes"] for pod in node["pods"])
-            assert all(line["item"] in text for line in data["cost"]["lines"])
+                assert all(pod in text for pool in plan.placement for node in pool.nodes for pod in node.pods)
+            assert all(line.item in text for line in plan.cost.lines)
     page = " ".join(Outline(render_html(plans("difference"))).texts)
-    assert all(change.effect in page for change in DIFFERENCE.changes)
+    assert all(change.effect in page for change in CHANGES)
     assert "prod-b" in page
 
 
 def test_what_may_grow_and_what_waits_is_said() -> None:
     """The page of a scaled model says cost and nodes at most, and that a candidate gets no requests."""
     (plan,) = plans("growing")
-    data = plan.as_dict()
     page = " ".join(Outline(render_html([plan])).texts)
-    most = data["autoscaling"]["atMost"]["cost"]["perMonth"]
-    assert most > data["cost"]["perMonth"]
+    assert plan.autoscaling.at_most is not None
+    most = plan.autoscaling.at_most.cost.per_month
+    assert most > plan.cost.per_month
     assert page.count(f"{most:,.2f}") == 1
     assert f"{most:,.0f} a month at most" in page
     assert "5 x p5.48xlarge in decode-p5-48xlarge" in page
@@ -114,7 +114,7 @@ def test_backticks_are_code() -> None:
     said = "run `pulumi config set --secret <b>` first"
     change = Change("urn:pulumi:t::p::a:b:C::x", "a:b:C", "x", Op.UPDATE, effect=said)
     finding = Finding("schema", Level.ERROR, "a", "is wrong", fix=said)
-    plan = Plan("p", "t", Graph(), [finding], difference=Difference("main", "0123456789", [said], [change]))
+    plan = replace(assemble("p", "t", Graph(), [finding]), changes=[change], difference=Difference("main", "0123456789", notes=[said]))
     page = render_html([plan])
     assert page.count("run <code>pulumi config set --secret &lt;b&gt;</code> first") == 4
     assert "`pulumi" not in page

@@ -7,10 +7,11 @@ from typing import Any
 import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
+from disagg_serving.document.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
+from disagg_serving.document.resource import Resource
 from disagg_serving.errors import Finding, Level
-from disagg_serving.recording.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
-from disagg_serving.recording.graph import Graph, Resource
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.graph import Graph
+from disagg_serving.recording.plan import Plan, assemble
 from disagg_serving.recording.topology import mermaid_label, topology_of
 from disagg_serving.report.markdown import COMMENT, render_markdown
 from disagg_serving.report.markup import code, prose
@@ -38,10 +39,10 @@ def html_of(markdown: str) -> str:
     return str(cmarkgfm.markdown_to_html_with_extensions(markdown, options=options, extensions=["table", "autolink", "strikethrough", "tasklist"]))
 
 
-def plan_of(data: Any, *, findings: list[Finding] | None = None, difference: Difference | None = None, graph: Graph | None = None) -> Plan:
+def plan_of(data: Any, *, findings: list[Finding] | None = None, graph: Graph | None = None) -> Plan:
     """A plan of an environment without its recording."""
     found = check(data)
-    return Plan("disagg-serving", "test", graph or Graph(), found.findings if findings is None else findings, found.layout, difference)
+    return assemble("disagg-serving", "test", graph or Graph(), found.findings if findings is None else findings, found.layout)
 
 
 def outside_code(html: str) -> str:
@@ -89,8 +90,8 @@ def test_any_plan_fits_a_comment() -> None:
     resources = {f"u{i}": Resource(f"u{i}", "aws:ec2/vpc:Vpc", f"name-{i}", None, None, False, True, {}, (), {}) for i in range(5000)}
     changes = [Change(f"u{i}", "aws:ec2/vpc:Vpc", f"n{i}", Op.REPLACE, [], f"breaks {i}", Level.ERROR) for i in range(500)]
     changes += [Change(f"v{i}", "aws:ec2/vpc:Vpc", f"m{i}", Op.UPDATE, [PathChange("a", "b" * 900, "c")] * 40) for i in range(500)]
-    plan = plan_of(big_environment(), findings=findings, difference=Difference("main", "abc", (), changes), graph=Graph(resources))
-    text = render_markdown([plan])
+    plan = plan_of(big_environment(), findings=findings, graph=Graph(resources))
+    text = render_markdown([replace(plan, changes=changes, difference=Difference("main", "abc"))])
 
     assert 50_000 < len(text.encode()) <= COMMENT
     assert "Cannot be deployed: 400 checks fail" in text
@@ -103,8 +104,8 @@ def test_any_plan_fits_a_comment() -> None:
 def test_many_stacks_share_a_comment() -> None:
     """A table of all stacks stands first, the worst first; then details in that order while there is room, and last what was cut."""
     plan = plan_of(environment(model(decode=role(pipelineParallel=2))), findings=[Finding("rule", Level.ERROR, "models", "word " * 300)] * 50)
-    fine = replace(plan, stack="fine", findings=[])
-    worst = replace(plan, stack="worst", findings=[*plan.findings, *plan.findings])
+    fine = replace(plan, stack="fine", checks=[])
+    worst = replace(plan, stack="worst", checks=[*plan.checks, *plan.checks])
     several = render_markdown([fine, *(replace(plan, stack=f"stack-{i}") for i in range(8)), worst])
     crowd = render_markdown([fine, *(replace(plan, stack=f"stack-{i}") for i in range(148)), worst])
     thousands = render_markdown([replace(plan, stack=f"stack-{i:04}-{'x' * 60}") for i in range(2000)])
@@ -160,7 +161,7 @@ def test_mermaid_labels_hold_no_signs(text: str) -> None:
 def test_numbers_are_aligned_and_parts_open(stack: str) -> None:
     """Tables are tables for GitHub, with columns of numbers aligned on the right, and the picture is a Mermaid block."""
     found = check(PROJECT.stack_file(stack).environment | {"name": stack})
-    html = html_of(render_markdown([Plan("disagg-serving", stack, stack_graph(stack), found.findings, found.layout)]))
+    html = html_of(render_markdown([assemble("disagg-serving", stack, stack_graph(stack), found.findings, found.layout)]))
     assert '<pre lang="mermaid"><code>flowchart LR' in html
     assert html.count("<table>") >= 5
     assert '<td align="right">' in html
@@ -176,8 +177,9 @@ def test_differences_stand_worst_first() -> None:
         Change("u2", "aws:ec2/vpc:Vpc", "prod", Op.UPDATE, [PathChange("tags.a", None, "x")]),
     ]
     costs = [Delta("total", "price", 100.0, 150.0, "USD a month"), Delta("x", "nodes", 1, 2, "p5.48xlarge", Level.WARNING)]
-    difference = Difference("origin/main", "abc", ["the base has other requirements"], changes, 7, cost=costs, checks=CheckChanges([finding], [gone]))
-    text = render_markdown([plan_of(environment(), findings=[finding], difference=difference)])
+    notes, checks = ["the base has other requirements"], CheckChanges([finding], [gone])
+    difference = Difference("origin/main", "abc", notes=notes, unchanged=7, cost=costs, checks=checks)
+    text = render_markdown([replace(plan_of(environment(), findings=[finding]), changes=changes, difference=difference)])
 
     assert text.index("everything goes") < text.index("Figures that differ") < text.index("tags.a")
     assert "`vpcId`: `a` → `b`, **forces the replacement**" in text
@@ -205,7 +207,8 @@ def test_what_autoscaling_may_cost_is_said() -> None:
     """A reviewer of a scaled model reads bounds, and nodes and cost at most, beside those at least; of others nothing about it."""
     plan = plan_of(growing())
     text = render_markdown([plan])
-    most = plan.as_dict()["autoscaling"]["atMost"]["cost"]["perMonth"]
+    assert plan.autoscaling.at_most is not None
+    most = plan.autoscaling.at_most.cost.per_month
     assert re.search(r"^\| `m prefill` \| 2 \| 8 \|", text, re.MULTILINE)
     assert f"{most:,.0f} a month at most" in text.partition("### Checks")[0]
     assert f"{most:,.2f} USD/month" in text

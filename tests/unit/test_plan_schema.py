@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
 import pytest
-from disagg_serving.comparison.keys import PlanKeys
+from disagg_serving.document.plan import PlanDocument
 from disagg_serving.recording.plan import Plan
+from disagg_serving.records import key_of
+from disagg_serving.report.json import render_json
 from factories import ROOT, environment, model, role
 from jsonschema import Draft202012Validator
 from pages import PAGES, hostile_plan, plan_of, plans
@@ -40,7 +43,7 @@ CASES: dict[str, Callable[[], list[Plan]]] = {
 def test_every_plan_keeps_to_the_schema(case: str) -> None:
     """What is printed has the keys that the schema names, and no other."""
     for plan in CASES[case]():
-        SCHEMA.validate(json.loads(json.dumps(plan.as_dict())))
+        SCHEMA.validate(json.loads(render_json([plan], as_list=False)))
 
 
 def test_the_schema_tells_what_is_no_plan() -> None:
@@ -52,7 +55,7 @@ def test_the_schema_tells_what_is_no_plan() -> None:
         (("placement", 0, "nodes", 0), "idleGpus", "2"),
         (("capacity", 0, "perGpu", "kvGiB"), "mean", 1),
     ):
-        data = json.loads(json.dumps(plan.as_dict()))
+        data = json.loads(render_json([plan], as_list=False))
         place = data
         for step in at:
             place = place[step]
@@ -65,4 +68,4 @@ def test_the_schema_tells_what_is_no_plan() -> None:
 def test_the_page_has_every_key() -> None:
     """docs/reports.md says of each key of a plan, and of its difference, what it holds."""
     section = (ROOT / "docs/reports.md").read_text(encoding="utf-8").split("\n## JSON\n")[1].split("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [f.alias or name for name, f in PlanKeys.model_fields.items()]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [key_of(f.name) for f in fields(PlanDocument)]

@@ -158,7 +158,7 @@ def test_roles_move_kv_by_nixl_over_efa() -> None:
 def test_prod_leaves_no_device_idle() -> None:
     """The reference layout uses all 8 GPUs and all 32 EFA devices of both nodes, by the plan and by the manifests added up."""
     found = placement_of(layout_of("prod"))
-    assert [(p["pool"], [(n["idleGpus"], n["idleEfa"]) for n in p["nodes"]]) for p in found] == [
+    assert [(p.pool, [(n.idle_gpus, n.idle_efa) for n in p.nodes]) for p in found] == [
         ("decode-p5-48xlarge", [(0, 0)]),
         ("prefill-p5-48xlarge", [(0, 0)]),
     ]
@@ -191,7 +191,7 @@ def test_glm5_is_one_group_over_two_nodes() -> None:
         assert "httpGet" not in worker[probe]
         assert f"os.environ['LWS_LEADER_ADDRESS'],{flags(leader)['--master-port']}" in worker[probe]["exec"]["command"][-1]
     (pool,) = placement_of(layout_of("glm5"))
-    assert [n["pods"] for n in pool["nodes"]] == [["glm-5-0"], ["glm-5-0-1"]]
+    assert [n.pods for n in pool.nodes] == [["glm-5-0"], ["glm-5-0-1"]]
 
 
 @pytest.mark.parametrize("case", [*STACKS, *MADE_UP])

@@ -43,7 +43,7 @@ def findings_of(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
         project = find_project(folder)
         if case.program is not None:
             (plan,) = make_plans(project, ["test"])
-            return list(plan.findings)
+            return list(plan.checks)
         found = evaluate_file(project.stack_file("test"), folder)
         answers = case.looked_up()
         return [*found.findings, *(judge(found.require_layout(), answers) if answers else ())]

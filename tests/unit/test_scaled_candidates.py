@@ -35,8 +35,8 @@ def test_a_waiting_candidate_is_counted_with_its_least_engines() -> None:
     assert objects(waiting, "LeaderWorkerSet")["m-b-decode"]["spec"]["replicas"] == 2
     assert "replicas" not in objects(serving, "LeaderWorkerSet")["m-b-decode"]["spec"]
     assert [set(objects(one, "ScaledObject")) for one in (waiting, serving)] == [{"m-decode"}, {"m-b-decode"}]
-    listed = [scaling_of(one)["roles"] for one in (waiting, serving)]
-    assert [[(r["model"], r.get("generation"), r["role"]) for r in roles] for roles in listed] == [[("m", None, "decode")], [("m", "b", "decode")]]
+    listed = [scaling_of(one).roles for one in (waiting, serving)]
+    assert [[r.engine for r in roles] for roles in listed] == [["m decode"], ["m b decode"]]
     assert {len(found) for pool, _, found in place(at_most(waiting)) if pool.startswith("decode")} == {4}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from disagg_serving.document.difference import Change, Difference, Op
 from disagg_serving.errors import Finding, Level
-from disagg_serving.recording.difference import Change, Difference, Op
 from disagg_serving.report.html import render_html
 from disagg_serving.report.markdown import render_markdown
 from disagg_serving.report.text import render_text
@@ -17,10 +17,10 @@ PLAN = plan_of(environment())
 BREAKS = Change("u", "aws:ec2/vpc:Vpc", "v", Op.REPLACE, (), "breaks", Level.ERROR)
 LOSES = Change("w", "aws:ec2/eip:Eip", "e", Op.DELETE, (), "loses", Level.WARNING)
 PLANS = [
-    replace(PLAN, stack="a-fine", findings=[], difference=Difference("main", "abc")),
-    replace(PLAN, stack="b-wrong", findings=[Finding("rule", Level.ERROR, "models", "is wrong")] * 2),
-    replace(PLAN, stack="c-lesser", findings=[Finding("rule", Level.WARNING, "models", "is odd")]),
-    replace(PLAN, stack="d-breaks", findings=[], difference=Difference("main", "abc", changes=[BREAKS, LOSES])),
+    replace(PLAN, stack="a-fine", checks=[], difference=Difference("main", "abc")),
+    replace(PLAN, stack="b-wrong", checks=[Finding("rule", Level.ERROR, "models", "is wrong")] * 2),
+    replace(PLAN, stack="c-lesser", checks=[Finding("rule", Level.WARNING, "models", "is odd")]),
+    replace(PLAN, stack="d-breaks", checks=[], changes=[BREAKS, LOSES], difference=Difference("main", "abc")),
 ]
 WORST_FIRST = ["b-wrong", "d-breaks", "c-lesser", "a-fine"]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import pytest
+from disagg_serving.document.difference import Change, Difference, Op, PathChange
 from disagg_serving.errors import Finding, Level, show
-from disagg_serving.recording.difference import Change, Difference, Op, PathChange
 from disagg_serving.recording.graph import Graph
-from disagg_serving.recording.plan import Plan
+from disagg_serving.recording.plan import assemble
 from disagg_serving.report.html import render_html
 from disagg_serving.report.markdown import render_markdown
 from disagg_serving.report.text import render_text
@@ -31,7 +32,7 @@ def test_values_are_shown_as_a_stack_file_has_them(value: Any, shown: str) -> No
     assert show(value) == shown
     assert f"a: {shown} is wrong" == Finding("schema", Level.ERROR, "a", "is wrong", value).sentence()
     change = Change("urn:pulumi:t::p::a:b:C::x", "a:b:C", "x", Op.UPDATE, [PathChange("spec.a", value, "x")])
-    plan = Plan("p", "t", Graph(), [], difference=Difference("main", "0123456789", changes=[change]))
+    plan = replace(assemble("p", "t", Graph(), []), changes=[change], difference=Difference("main", "0123456789"))
     assert f"{shown} -> x" in render_text([plan], color=False)
     assert f"`{shown}`" in render_markdown([plan])
     assert html.escape(shown, quote=True).replace("&quot;", "&#34;") in render_html([plan])

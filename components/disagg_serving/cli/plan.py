@@ -82,13 +82,13 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
 def _refused(stack: str, problem: SpecError) -> Plan:
     """The report on input that cannot be read: its findings alone."""
     from ..recording.graph import Graph  # noqa: PLC0415
-    from ..recording.plan import Plan  # noqa: PLC0415
+    from ..recording.plan import assemble  # noqa: PLC0415
 
     try:
         name = find_project(Path.cwd()).name
     except (SpecError, ToolError):
         name = ""
-    return Plan(name, stack, Graph(), problem.findings)
+    return assemble(name, stack, Graph(), problem.findings)
 
 
 def _plans(project: Project, file: StackFile | None, base: str | None, *, look_up: bool) -> list[Plan]:
@@ -121,4 +121,4 @@ def _with_answers(plan: Plan, project: Project) -> Plan:
     """The plan with what AWS says about it; as it is where there is nothing to ask."""
     if plan.layout is None:
         return plan
-    return replace(plan, findings=sort_findings([*plan.findings, *looked_up(plan.layout, project.stack_file(plan.stack))]))
+    return replace(plan, checks=sort_findings([*plan.checks, *looked_up(plan.layout, project.stack_file(plan.stack))]))

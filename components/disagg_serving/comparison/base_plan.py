@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,8 +20,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ..document.plan import PlanDocument
 from ..errors import Level, SpecError, Terminated, ToolError, visible
 from ..forecast.cost import today
+from ..records import record_of
 from ..spec.stack_file import read_project
 from .requirements import RequirementsError, interpreter_of
 from .revision import PROJECT_FILES, Revision
@@ -59,6 +61,8 @@ KEPT_VARIABLES = frozenset(
     ]
 )
 """What a program sees of the environment while two revisions are compared; everything else may be a credential."""
+COMPONENTS = ("disagg-serving:", "pulumi:pulumi:")
+"""Types of components, by their beginning."""
 ALL = "*"
 KEEP_DAYS = 30
 SECONDS = 600
@@ -66,12 +70,12 @@ SECONDS = 600
 
 @dataclass(frozen=True)
 class BasePlans:
-    """Plans of the base revision by stack, in the form of `plan --format json`, and what a reader has to know about all of them.
+    """Plans of the base revision by stack, and what a reader has to know about all of them.
 
     `failures` says why a stack that the base has, or any stack under ALL, has no plan or one without resources.
     """
 
-    plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    plans: Mapping[str, PlanDocument] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
 
@@ -203,31 +207,41 @@ def _finished(process: subprocess.Popen[str], revision: Revision, stacks: list[s
         raise ToolError(f"the plan of {revision.asked} took longer than {SECONDS} s") from None
     try:
         data = json.loads(output.read_text(encoding="utf-8"))
-        plans = {p["stack"]: p for p in (data if isinstance(data, list) else [data])}
-        refused = [s for s in stacks if not plans.get(s, {}).get("resources")]
+        written = {p["stack"]: p for p in (data if isinstance(data, list) else [data])}
+        plans = {stack: read_plan(written.get(stack, {})) for stack in stacks}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         reason = next((line.strip() for line in reversed(error.splitlines()) if line.strip()), f"exit code {process.returncode}")
         reason = reason.removeprefix("error: ").removeprefix(f"the program of stack {stacks[0]} stopped: ")
         return BasePlans(failures=dict.fromkeys(stacks, f"its own code cannot plan it ({visible(reason)})"))
     notes = () if _without_network() else ("its code ran with this machine's network",)
-    found = BasePlans(plans, notes, {s: _refusal(plans.get(s, {})) for s in refused})
+    refused = {stack: _refusal(plan) for stack, plan in plans.items() if not plan.resources}
     if not refused:
         with suppress(OSError):
-            _write(file, found)
-    return found
+            _write(file, written, notes)
+    return BasePlans(plans, notes, refused)
 
 
-def _refusal(plan: Mapping[str, Any]) -> str:
-    errors = [c for c in plan.get("checks", ()) if c["level"] == Level.ERROR]
-    first = f": {errors[0]['path']} {errors[0]['message']}" if errors else ""
+def _refusal(plan: PlanDocument) -> str:
+    first = next((f": {f.path} {f.message}" for f in plan.checks if f.level is Level.ERROR), "")
     return f"its own checks stop before any resource is declared{first}"
+
+
+def read_plan(data: Mapping[str, Any]) -> PlanDocument:
+    """A plan from what `plan --format json` of any release wrote; what that release did not say is empty.
+
+    Raises ValueError for a word of an enumeration that nobody knows here.
+    """
+    # older releases do not say which resources a provider manages
+    resources = [{"custom": not str(r.get("type")).startswith(COMPONENTS), **r} for r in data.get("resources") or ()]
+    return record_of(PlanDocument, {**data, "resources": resources})
 
 
 def _read(file: Path) -> BasePlans | None:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        whole = data["digest"] == _digest(data["plans"], data["notes"])
-        return BasePlans(data["plans"], tuple(data["notes"])) if whole else None
+        if data["digest"] != _digest(data["plans"], data["notes"]):
+            return None
+        return BasePlans({stack: read_plan(plan) for stack, plan in data["plans"].items()}, tuple(data["notes"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -237,12 +251,12 @@ def _digest(plans: Any, notes: Any) -> str:
     return hashlib.sha256(json.dumps([plans, notes], sort_keys=True).encode()).hexdigest()
 
 
-def _write(file: Path, plans: BasePlans) -> None:
+def _write(file: Path, plans: Mapping[str, Any], notes: Sequence[str]) -> None:
     """Keep plans for this user alone; what is older than a month goes."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        json.dump({"digest": _digest(plans.plans, plans.notes), "plans": plans.plans, "notes": plans.notes}, out)
+        json.dump({"digest": _digest(plans, notes), "plans": plans, "notes": notes}, out)
     part.replace(file)
     for other in file.parent.iterdir():
         if time.time() - other.stat().st_mtime > KEEP_DAYS * 24 * 3600:

@@ -2,80 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from ..document.capacity import EngineCapacity
+from ..document.cost import Cost
+from ..document.difference import CheckChanges, Delta
+from ..document.placement import PlacedPool
+from ..document.plan import PlanDocument
 from ..errors import Finding, Level, sort_findings
-from ..recording.difference import CheckChanges, Delta
 
-Data = Mapping[str, Any]
+Figures = Mapping[str, tuple[float | None, str]]
+"""Figures by name, with their units."""
 TOTAL = "total"
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
-def engine_of(entry: Data) -> str:
-    """What an entry about a role is called: model, generation where there is one, and role."""
-    return " ".join(entry[key] for key in ("model", "generation", "role") if key in entry)
-
-
-def capacity_deltas(before: Sequence[Data], after: Sequence[Data]) -> list[Delta]:
+def capacity_deltas(before: Sequence[EngineCapacity], after: Sequence[EngineCapacity]) -> list[Delta]:
     """What an engine of each model and role holds; less than before is a warning."""
-    old, new = ({engine_of(e): _capacity(e) for e in entries} for entries in (before, after))
-    return _deltas(old, new, lambda figure, was, is_: Level.WARNING if figure != "weights" and is_ < was else Level.INFO)
+    old, new = ({e.engine: _capacity(e) for e in entries} for entries in (before, after))
+    return _deltas(old, new, lambda figure, grows: Level.WARNING if figure != "weights" and not grows else Level.INFO)
 
 
-def _capacity(entry: Data) -> dict[str, tuple[Any, str]]:
+def _capacity(held: EngineCapacity) -> Figures:
     return {
-        "KV tokens": (round(entry["kvTokens"]["mid"]), "an engine"),
-        "weights": (round(entry["perGpu"]["weightsGiB"]["mid"], 1), "GiB a GPU"),
-        "KV cache": (round(entry["perGpu"]["kvGiB"]["mid"], 1), "GiB a GPU"),
-        "longest requests": (round(entry["maxConcurrency"]["mid"], 1), "an engine"),
+        "KV tokens": (round(held.kv_tokens.mid), "an engine"),
+        "weights": (round(held.per_gpu.weights_gib.mid, 1), "GiB a GPU"),
+        "KV cache": (round(held.per_gpu.kv_gib.mid, 1), "GiB a GPU"),
+        "longest requests": (round(held.max_concurrency.mid, 1), "an engine"),
     }
 
 
-def placement_deltas(before: Sequence[Data], after: Sequence[Data]) -> list[Delta]:
+def placement_deltas(before: Sequence[PlacedPool], after: Sequence[PlacedPool]) -> list[Delta]:
     """Nodes and idle devices of each pool; pods without a node are an error."""
-    old, new = ({p["pool"]: _placement(p) for p in pools} for pools in (before, after))
-    return _deltas(old, new, lambda figure, was, is_: Level.ERROR if figure == "pods without a node" and is_ > was else Level.INFO)
+    old, new = ({p.pool: _placement(p) for p in pools} for pools in (before, after))
+    return _deltas(old, new, lambda figure, grows: Level.ERROR if figure == "pods without a node" and grows else Level.INFO)
 
 
-def _placement(pool: Data) -> dict[str, tuple[Any, str]]:
-    nodes = pool["nodes"]
+def _placement(pool: PlacedPool) -> Figures:
     return {
-        "nodes": (len(nodes), pool["instanceType"]),
-        "pods": (sum(len(n["pods"]) for n in nodes), ""),
-        "idle GPUs": (sum(n["idleGpus"] for n in nodes), ""),
-        "pods without a node": (len(pool.get("unplaced", ())), ""),
+        "nodes": (len(pool.nodes), pool.instance_type),
+        "pods": (sum(len(n.pods) for n in pool.nodes), ""),
+        "idle GPUs": (sum(n.idle_gpus for n in pool.nodes), ""),
+        "pods without a node": (len(pool.unplaced), ""),
     }
 
 
-def cost_deltas(before: Data, after: Data) -> list[Delta]:
+def cost_deltas(before: Cost, after: Cost) -> list[Delta]:
     """USD a month of each line and in total."""
-    old, new = (_cost(c) for c in (before, after))
-    return _deltas(old, new, lambda *_: Level.INFO)
+    return _deltas(_cost(before), _cost(after), lambda *_: Level.INFO)
 
 
-def _cost(cost: Data) -> dict[str, dict[str, tuple[Any, str]]]:
-    lines = {line["item"]: {"price": (line["perMonth"], "USD a month")} for line in cost.get("lines", ())}
-    return {**lines, TOTAL: {"price": (cost.get("perMonth"), "USD a month")}} if lines else {}
+def _cost(cost: Cost) -> dict[str, Figures]:
+    lines: dict[str, Figures] = {line.item: {"price": (line.per_month, "USD a month")} for line in cost.lines}
+    return {**lines, TOTAL: {"price": (cost.per_month, "USD a month")}} if lines else {}
 
 
-def at_most_deltas(before: Data, after: Data) -> tuple[list[Delta], list[Delta]]:
+def at_most_deltas(before: PlanDocument, after: PlanDocument) -> tuple[list[Delta], list[Delta]]:
     """Nodes, and USD a month in total, with all engines that autoscaling may add; nothing where neither plan has a scaled role."""
-    if not any((plan.get("autoscaling") or {}).get("roles") for plan in (before, after)):
+    if not (before.autoscaling.roles or after.autoscaling.roles):
         return [], []
-    old, new = ((plan.get("autoscaling") or {}).get("atMost") or plan for plan in (before, after))
-    nodes = placement_deltas(old.get("placement", []), new.get("placement", []))
-    total = [d for d in cost_deltas(old.get("cost") or {}, new.get("cost") or {}) if d.subject == TOTAL]
-    return [_named(d) for d in nodes if d.figure == "nodes"], [_named(d) for d in total]
+    old, new = (plan.autoscaling.at_most or plan for plan in (before, after))
+    nodes = [d for d in placement_deltas(old.placement, new.placement) if d.figure == "nodes"]
+    total = [d for d in cost_deltas(old.cost, new.cost) if d.subject == TOTAL]
+    return [_named(d) for d in nodes], [_named(d) for d in total]
 
 
 def _named(delta: Delta) -> Delta:
     return replace(delta, figure=f"{delta.figure} at most")
 
 
-def _deltas(old: Mapping[str, Any], new: Mapping[str, Any], judge: Any) -> list[Delta]:
+def _deltas(old: Mapping[str, Figures], new: Mapping[str, Figures], judge: Callable[[str, bool], Level]) -> list[Delta]:
+    """What differs, worst first; `judge` weighs a figure that grows or shrinks. Of a subject that only one plan has, the first figure stands."""
     found = []
     for subject in dict.fromkeys([*new, *old]):
         was, is_ = old.get(subject, {}), new.get(subject, {})
@@ -87,19 +85,18 @@ def _deltas(old: Mapping[str, Any], new: Mapping[str, Any], judge: Any) -> list[
             if both and old_unit != unit and figure == "nodes":
                 found.append(Delta(subject, "instance type", old_unit, unit))
             if a != b and not (a in (None, 0) and b in (None, 0)):
-                level = judge(figure, a or 0, b or 0) if subject in new else Level.INFO
+                level = judge(figure, (b or 0) > (a or 0)) if subject in new else Level.INFO
                 found.append(Delta(subject, figure, a, b, unit or old_unit, level))
     return sorted(found, key=lambda d: _ORDER[d.severity])
 
 
-def check_changes(before: Sequence[Data], after: Sequence[Data]) -> CheckChanges:
+def check_changes(before: Sequence[Finding], after: Sequence[Finding]) -> CheckChanges:
     """Findings by rule and place; one whose text changed is new, and its former text not gone."""
-    old, new = ([finding_of(data) for data in findings] for findings in (before, after))
-    known, places = {_text_of(f) for f in old}, {_place_of(f) for f in new}
+    known, places = {_text_of(f) for f in before}, {_place_of(f) for f in after}
     return CheckChanges(
-        sort_findings(f for f in new if _text_of(f) not in known),
-        sort_findings(f for f in old if _place_of(f) not in places),
-        sort_findings(f for f in new if _text_of(f) in known),
+        sort_findings(f for f in after if _text_of(f) not in known),
+        sort_findings(f for f in before if _place_of(f) not in places),
+        sort_findings(f for f in after if _text_of(f) in known),
     )
 
 
@@ -109,11 +106,3 @@ def _place_of(finding: Finding) -> tuple[str, str, Level]:
 
 def _text_of(finding: Finding) -> tuple[str, ...]:
     return *_place_of(finding), finding.message
-
-
-def finding_of(data: Data) -> Finding:
-    """A finding out of a plan's `checks`."""
-    allowed, fix, reference, accepted = (str(data.get(key) or "") for key in ("allowed", "fix", "reference", "accepted"))
-    corrections = tuple(data.get("corrections") or ())
-    place = str(data["id"]), Level(data["level"]), str(data["path"])
-    return Finding(*place, str(data["message"]), data.get("value"), allowed, fix, reference, corrections, accepted)

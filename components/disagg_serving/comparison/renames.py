@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..document.resource import Resource
 from .paths import differences
 
-Resources = Mapping[str, Mapping[str, Any]]
+Resources = Mapping[str, Resource]
 
 PHYSICAL = ("bucket", "name", "namePrefix")
 """Inputs of AWS types that name the real thing: where they differ, it is another thing and no rename."""
@@ -39,8 +40,8 @@ def find_renames(before: Resources, after: Resources) -> list[Rename]:
             pairs[urn] = Rename(former, urn, by_alias)
             taken.add(former)
     # a component is renamed if something real in it is; else its new contents are other things, as with a model of another name
-    inside = {up for urn in pairs if _is_real(after[urn]) for up in _above(urn, after)}
-    return [p for urn, p in pairs.items() if _is_real(after[urn]) or p.by_alias or urn in inside]
+    inside = {up for urn in pairs if after[urn].real for up in _above(urn, after)}
+    return [p for urn, p in pairs.items() if after[urn].real or p.by_alias or urn in inside]
 
 
 def _candidates(gone: Resources, new: Resources, after: Resources) -> Iterator[tuple[str, str, bool]]:
@@ -54,30 +55,26 @@ def _candidates(gone: Resources, new: Resources, after: Resources) -> Iterator[t
             found = by_key.get(key(resource), []) if key(resource) else []
             if len(found) == 1:
                 yield found[0], urn, False
-    by_name = {(r["type"], r["name"]): former for former, r in gone.items()}
+    by_name = {(r.type, r.name): former for former, r in gone.items()}
     for old_name, new_name in _renamed_components(gone, new):
         for urn, resource in new.items():
-            former = by_name.get((resource["type"], resource["name"].replace(new_name, old_name, 1)), "")
+            former = by_name.get((resource.type, resource.name.replace(new_name, old_name, 1)), "")
             if former and _same_but_for(gone[former], resource, old_name, new_name):
                 yield former, urn, False
 
 
-def _is_real(resource: Mapping[str, Any]) -> bool:
-    return is_custom(resource) or bool(resource.get("remote"))
-
-
 def _above(urn: str, resources: Resources) -> set[str]:
-    parent = resources[urn].get("parent")
+    parent = resources[urn].parent
     return {parent, *_above(parent, resources)} if parent and parent in resources else set()
 
 
-def _moved(resource: Mapping[str, Any]) -> Any:
-    return resource["type"], resource["name"]
+def _moved(resource: Resource) -> Any:
+    return resource.type, resource.name
 
 
-def _object(resource: Mapping[str, Any]) -> Any:
-    metadata = resource["inputs"].get("metadata") if resource["type"].startswith("kubernetes:") else None
-    return (resource["type"], metadata.get("namespace"), metadata["name"]) if isinstance(metadata, Mapping) and "name" in metadata else None
+def _object(resource: Resource) -> Any:
+    metadata = resource.inputs.get("metadata") if resource.type.startswith("kubernetes:") else None
+    return (resource.type, metadata.get("namespace"), metadata["name"]) if isinstance(metadata, Mapping) and "name" in metadata else None
 
 
 def _renamed_components(gone: Resources, new: Resources) -> list[tuple[str, str]]:
@@ -86,8 +83,8 @@ def _renamed_components(gone: Resources, new: Resources) -> list[tuple[str, str]
     def by_place(resources: Resources) -> dict[str, list[str]]:
         found = defaultdict(list)
         for urn, r in resources.items():
-            if not _is_real(r):
-                found[urn.split("::")[2]].append(r["name"])
+            if not r.real:
+                found[urn.split("::")[2]].append(r.name)
         return found
 
     old, fresh = by_place(gone), by_place(new)
@@ -95,43 +92,38 @@ def _renamed_components(gone: Resources, new: Resources) -> list[tuple[str, str]
     return list(dict.fromkeys(names))
 
 
-def _same_but_for(old: Mapping[str, Any], new: Mapping[str, Any], old_name: str, new_name: str) -> bool:
-    if new["type"].startswith("kubernetes:") and _object(new):
+def _same_but_for(old: Resource, new: Resource, old_name: str, new_name: str) -> bool:
+    if new.type.startswith("kubernetes:") and _object(new):
         return False  # another object, which the other ways have not found
-    for path, before, after in differences(old["inputs"], new["inputs"]):
+    for path, before, after in differences(old.inputs, new.inputs):
         if path in PHYSICAL or not isinstance(before, str) or before.replace(old_name, new_name) != after:
             return False
     return True
 
 
-def is_custom(resource: Mapping[str, Any]) -> bool:
-    """Whether a provider manages it; plans of older versions do not say so, and then the project's own types are components."""
-    return bool(resource.get("custom", not resource["type"].startswith(("disagg-serving:", "pulumi:pulumi:"))))
-
-
 def _aliases(urn: str, resources: Resources) -> list[str]:
     """URNs that the engine looks for in the state besides the resource's own: its aliases, and those that follow from its parent's."""
     resource = resources[urn]
-    parent = resource.get("parent")
-    own = [_alias_urn(a, resource, resource["name"], parent) for a in resource["options"].get("aliases", ())]
+    parent = resource.parent
+    own = [_alias_urn(a, resource, resource.name, parent) for a in resource.options.get("aliases", ())]
     if parent is None or parent not in resources:
         return own
     inherited = []
     for former in _aliases(parent, resources):
-        old_name, name = former.rsplit("::", 1)[1], resource["name"]
-        if name.startswith(resources[parent]["name"]):
-            name = old_name + name[len(resources[parent]["name"]) :]
-        inherited += [_alias_urn(a, resource, name, former) for a in ({}, *resource["options"].get("aliases", ()))]
+        old_name, name = former.rsplit("::", 1)[1], resource.name
+        if name.startswith(resources[parent].name):
+            name = old_name + name[len(resources[parent].name) :]
+        inherited += [_alias_urn(a, resource, name, former) for a in ({}, *resource.options.get("aliases", ()))]
     return [*own, *inherited]
 
 
-def _alias_urn(alias: Any, resource: Mapping[str, Any], name: str, parent: str | None) -> str:
+def _alias_urn(alias: Any, resource: Resource, name: str, parent: str | None) -> str:
     if isinstance(alias, str):
         return alias
-    stack, project = resource["urn"].split("::")[:2]
+    stack, project = resource.urn.split("::")[:2]
     if "stack" in alias:
         stack = f"urn:pulumi:{alias['stack']}"
     parent = None if alias.get("noParent") else alias.get("parentUrn", parent)
     above = parent.split("::")[2] if parent else ""
-    qualified = f"{above}${alias.get('type', resource['type'])}" if above not in ("", "pulumi:pulumi:Stack") else alias.get("type", resource["type"])
+    qualified = f"{above}${alias.get('type', resource.type)}" if above not in ("", "pulumi:pulumi:Stack") else alias.get("type", resource.type)
     return f"{stack}::{alias.get('project', project)}::{qualified}::{alias.get('name', name)}"

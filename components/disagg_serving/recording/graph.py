@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..document.plan import Callback
+from ..document.resource import Resource
 from ..rules.declared import Declared, default
-
-COMPUTED, SECRET = "<computed>", "<secret>"
-"""What stands for values that only the deployment knows, and for secrets."""
-
-
-@dataclass(frozen=True)
-class Resource:
-    """One registration, as the engine would receive it. `input_dependencies` tells by key from which resources an input is made."""
-
-    urn: str
-    type: str
-    name: str
-    parent: str | None
-    provider: str | None
-    remote: bool
-    custom: bool
-    inputs: Mapping[str, Any]
-    depends_on: tuple[str, ...]
-    options: Mapping[str, Any]
-    input_dependencies: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data with the keys of `plan --format json`."""
-        return {
-            "urn": self.urn,
-            "type": self.type,
-            "name": self.name,
-            "parent": self.parent,
-            "provider": self.provider,
-            "remote": self.remote,
-            "custom": self.custom,
-            "inputs": dict(self.inputs),
-            "dependsOn": list(self.depends_on),
-            "inputDependencies": {key: list(urns) for key, urns in self.input_dependencies.items()},
-            "options": dict(self.options),
-        }
 
 
 @dataclass(frozen=True)
@@ -51,7 +17,7 @@ class Graph:
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    callbacks: Mapping[str, int] = field(default_factory=dict)
+    callbacks: Mapping[Callback, int] = field(default_factory=dict)
 
     def of_type(self, type_token: str) -> list[Resource]:
         """Resources of one type, by URN."""
@@ -89,7 +55,7 @@ class Graph:
 
 def declared(graph: Graph, config: Collection[str] = ()) -> list[Declared]:
     """What a program makes, by kind and name; what it only reads is not its own. `config` holds the stack's configuration keys."""
-    found = [r for r in graph.resources.values() if (r.custom or r.remote) and "read" not in r.options]
+    found = [r for r in graph.resources.values() if r.real and "read" not in r.options]
     return [
         Declared(f"{r.type.rsplit(':', 1)[1]} {r.name}", r.inputs, r.type, r.urn, _provider(r) or default(r.type, config), r.parent or "")
         for r in found

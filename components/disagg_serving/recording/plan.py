@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..document.cost import Cost
+from ..document.placement import AtMost, Autoscaling, PlacedNode, PlacedPool, ScaledRole, ScalingSignal
+from ..document.plan import PlanDocument
 from ..errors import Finding, Level, ProgramError, SpecError, ToolError, sort_findings
 from ..forecast.autoscaling import pace, ready_seconds, signals
 from ..forecast.capacities import capacities
@@ -16,101 +18,93 @@ from ..planning.layout import merge_layouts
 from ..planning.placement import Node, by_pool, place
 from ..planning.scaling import at_most, scaled
 from ..planning.shapes import Group, Layout
-from ..records import data_of
 from ..rules import check_objects
 from ..rules.acceptance import accept
 from ..rules.declared import KUBERNETES, LEADS
 from ..rules.evaluation import Question, evaluate_file
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
-from .difference import Difference
 from .graph import Graph, declared
 from .providers import configured
 from .topology import topology_of
 
-VERSION = 1
-NO_SCALING: dict[str, Any] = {"roles": [], "atMost": None}
 
+@dataclass(frozen=True, kw_only=True)
+class Plan(PlanDocument):
+    """The plan of a stack of this working tree: what is published, and what it was made from."""
 
-@dataclass(frozen=True)
-class Plan:
-    """All that a reviewer sees of one stack."""
-
-    project: str
-    stack: str
     graph: Graph
-    findings: Sequence[Finding]
-    layout: Layout | None = None
-    difference: Difference | None = None
-    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The plan as data; the keys are the contract of `plan --format json`."""
-        return {
-            "version": VERSION,
-            "project": self.project,
-            "stack": self.stack,
-            "providers": {name: dict(given) for name, given in self.providers.items()},
-            "resources": [r.as_dict() for r in self.graph.resources.values()],
-            "callbacks": dict(self.graph.callbacks),
-            "checks": data_of(self.findings),
-            "capacity": data_of(capacities(self.layout)) if self.layout else [],
-            "forecast": data_of([f for s in self.layout.served if (f := forecast_of(at_most(self.layout), s))]) if self.layout else [],
-            "placement": placement_of(self.layout) if self.layout else [],
-            "cost": data_of(cost_of(self.layout) if self.layout else Cost()),
-            "autoscaling": scaling_of(self.layout) if self.layout else NO_SCALING,
-            "changes": [c.as_dict() for c in self.difference.changes] if self.difference else [],
-            "difference": self.difference.as_dict() if self.difference else None,
-            "topology": topology_of(self.layout) if self.layout else "",
-        }
+    layout: Layout | None
 
 
-def placement_of(layout: Layout) -> list[dict[str, Any]]:
+def assemble(  # noqa: PLR0913, PLR0917 (what a plan is made from)
+    project: str,
+    stack: str,
+    graph: Graph,
+    findings: Sequence[Finding],
+    layout: Layout | None = None,
+    providers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Plan:
+    """The plan of what was recorded, with all that follows from the layout; nothing is placed or costs anything without one."""
+    full = at_most(layout) if layout else None
+    return Plan(
+        project=project,
+        stack=stack,
+        providers=providers or {},
+        resources=list(graph.resources.values()),
+        callbacks=graph.callbacks,
+        checks=findings,
+        capacity=capacities(layout) if layout else (),
+        forecast=[f for s in layout.served if (f := forecast_of(full, s))] if layout and full else (),
+        placement=placement_of(layout) if layout else (),
+        cost=cost_of(layout) if layout else Cost(),
+        autoscaling=scaling_of(layout) if layout else Autoscaling(),
+        topology=topology_of(layout) if layout else "",
+        graph=graph,
+        layout=layout,
+    )
+
+
+def placement_of(layout: Layout) -> list[PlacedPool]:
     """Pools with their nodes, what stays idle on each, and pods that no node can hold."""
     groups = by_pool(layout.groups)
-    instances = {g.pool: g.instance.id for g in layout.groups}
-    types = {key: pool.instance.id if pool else ", ".join(sorted(set(instances.values()))) for key, pool, _ in place(layout)}
+    by_key = {g.pool: g.instance.id for g in layout.groups}
+    used = ", ".join(sorted(set(by_key.values())))
     return [
-        {
-            "pool": key,
-            "instanceType": types[key],
-            "nodes": [{"pods": list(n.pods), "idleGpus": n.idle_gpus, "idleEfa": n.idle_efa} for n in nodes],
-        }
-        | _unplaced(groups[key], nodes)
-        for key, _, nodes in place(layout)
+        PlacedPool(
+            key,
+            pool.instance.id if pool else used,
+            [PlacedNode(list(n.pods), n.idle_gpus, n.idle_efa) for n in nodes],
+            _unplaced(groups[key], nodes),
+        )
+        for key, pool, nodes in place(layout)
     ]
 
 
-def _unplaced(groups: Sequence[Group], nodes: Sequence[Node]) -> dict[str, Any]:
-    left = {pod for g in groups for names in g.pods() for pod in names} - {pod for n in nodes for pod in n.pods}
-    return {"unplaced": sorted(left)} if left else {}
+def _unplaced(groups: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
+    return sorted({pod for g in groups for names in g.pods() for pod in names} - {pod for n in nodes for pod in n.pods})
 
 
-def scaling_of(layout: Layout) -> dict[str, Any]:
-    """Bounds, signals and pace of scaled roles, and the placement and cost of all roles at their most; `placement` and `cost` are at their least."""
+def scaling_of(layout: Layout) -> Autoscaling:
+    """Bounds, signals and pace of scaled roles, and the placement and cost of all roles at their most; the plan's own are at their least."""
     groups = scaled(layout.groups)
     if not groups:
-        return NO_SCALING
+        return Autoscaling()
     full = at_most(layout)
-    roles = [
-        {
-            **owner_of(g),
-            "role": g.role,
-            "minReplicaCount": g.spec.least_replicas,
-            "maxReplicaCount": g.spec.most_replicas,
-            "signals": [{"name": s.name, "threshold": s.threshold} for s in signals(g)],
-            "readySeconds": ready_seconds(g),
-            "scaleUpPeriodSeconds": pace(g).up_period,
-            "scaleDownWindowSeconds": pace(g).down_window,
-        }
-        for g in groups
-    ]
-    return {"roles": roles, "atMost": {"placement": placement_of(full), "cost": data_of(cost_of(full))}}
+    return Autoscaling([_scaled_role(g) for g in groups], AtMost(placement_of(full), cost_of(full)))
 
 
-def owner_of(group: Group) -> dict[str, str]:
-    """Its model, and the generation where there is one."""
-    generation = group.served.spec.generation
-    return {"model": group.served.spec.name, **({"generation": generation} if generation else {})}
+def _scaled_role(group: Group) -> ScaledRole:
+    return ScaledRole(
+        model=group.served.spec.name,
+        generation=group.served.spec.generation or "",
+        role=group.role,
+        min_replica_count=group.spec.least_replicas,
+        max_replica_count=group.spec.most_replicas,
+        signals=[ScalingSignal(s.name, s.threshold) for s in signals(group)],
+        ready_seconds=ready_seconds(group),
+        scale_up_period_seconds=pace(group).up_period,
+        scale_down_window_seconds=pace(group).down_window,
+    )
 
 
 def make_plan(project: Project, file: StackFile) -> Plan:
@@ -123,7 +117,7 @@ def make_plan(project: Project, file: StackFile) -> Plan:
         raise ToolError(f"the program of {project.name} is written for {project.runtime}; only Python programs can be recorded")
     known = None if _no_environment(file) else evaluate_file(file, project.root)
     if known is not None and known.layout is None:
-        return Plan(project.name, file.stack, Graph(), known.findings)
+        return assemble(project.name, file.stack, Graph(), known.findings)
     from .recorder import record  # noqa: PLC0415 (loads Pulumi, which a refused spec does not need)
 
     config = {**_defaults(project), **file.config}
@@ -141,11 +135,11 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     if known is not None:
         reasons = known.spec.accept if known.spec is not None else {}
         findings = sort_findings([*known.findings, *accept(about_objects, reasons)])
-        return Plan(project.name, file.stack, recording.graph, findings, known.layout, providers=providers)
+        return assemble(project.name, file.stack, recording.graph, findings, known.layout, providers)
     # a program of the user's own: its components know what they were given
     findings = sort_findings([*(f for e in recording.evaluations for f in e.findings), *about_objects])
     layout = merge_layouts([e.layout for e in recording.evaluations if e.layout is not None])
-    return Plan(project.name, file.stack, recording.graph, findings, layout, providers=providers)
+    return assemble(project.name, file.stack, recording.graph, findings, layout, providers)
 
 
 def make_plans(project: Project, stacks: Sequence[str]) -> list[Plan]:
@@ -155,10 +149,10 @@ def make_plans(project: Project, stacks: Sequence[str]) -> list[Plan]:
         try:
             plans.append(make_plan(project, project.stack_file(stack)))
         except SpecError as problem:
-            plans.append(Plan(project.name, stack, Graph(), problem.findings))
+            plans.append(assemble(project.name, stack, Graph(), problem.findings))
         except ProgramError as problem:
             finding = Finding("program", Level.ERROR, f"stack {stack}", f"has a program that stops: {problem.reason}")
-            plans.append(Plan(project.name, stack, Graph(), [finding]))
+            plans.append(assemble(project.name, stack, Graph(), [finding]))
     return plans
 
 
@@ -179,5 +173,4 @@ def _defaults(project: Project) -> dict[str, Any]:
 def fails(plan: Plan, fail_on: Level) -> bool:
     """Whether findings, or what a difference does, reach the level at which a command ends with exit code 2."""
     levels = {Level.ERROR} if fail_on is Level.ERROR else {Level.ERROR, Level.WARNING}
-    found = {f.level for f in plan.findings} | (plan.difference.severities() if plan.difference else set())
-    return bool(found & levels)
+    return bool(plan.severities() & levels)

@@ -25,14 +25,15 @@ from pulumi import runtime
 from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
 from .. import sdk
+from ..document.plan import Callback
+from ..document.resource import COMPUTED, SECRET, STACK_TYPE, Resource
 from ..errors import ProgramError, SpecError, Terminated, ToolError
 from ..resources.base import Watch, watched
 from ..resources.wording import ChecksFailed
 from ..rules.evaluation import Evaluation, Question
-from .graph import COMPUTED, SECRET, Graph, Resource
+from .graph import Graph
 from .stops import OfflineError, said, trace_of
 
-STACK_TYPE = "pulumi:pulumi:Stack"
 PROGRAM = "__main__.py"
 _PLACEHOLDER = "secret"
 
@@ -186,13 +187,13 @@ class _Callbacks(_Offline):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, set[object]] = {}
+        self._kept: dict[Callback, set[object]] = {}
 
-    def counted(self) -> dict[str, int]:
+    def counted(self) -> dict[Callback, int]:
         """How many functions of each kind a program gave."""
         return {kind: len(functions) for kind, functions in sorted(self._kept.items())}
 
-    def _keep(self, kind: str, function: object) -> callback_pb2.Callback:
+    def _keep(self, kind: Callback, function: object) -> callback_pb2.Callback:
         self._kept.setdefault(kind, set()).add(function)
         return callback_pb2.Callback(token=getattr(function, "__qualname__", kind), target="offline")
 
@@ -232,7 +233,7 @@ class _Monitor(_Offline, sdk.MockMonitor):
         self._recorded: dict[str, Resource] = {}
         self._outputs: dict[str, Any] = {}
 
-    def graph(self, callbacks: Mapping[str, int]) -> Graph:
+    def graph(self, callbacks: Mapping[Callback, int]) -> Graph:
         """What was recorded, by URN."""
         return Graph(dict(sorted(self._recorded.items())), self._outputs, callbacks)
 

@@ -10,22 +10,23 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..document.difference import Change, Delta, Difference, Op, PathChange
+from ..document.plan import PlanDocument
 from ..errors import Finding, Level, visible
-from ..recording.difference import Change, Delta, Difference, Op, PathChange
 from .words import STYLES, short_type, values_of
 
 SHOWN_PATHS = 12
 OP_STYLES = {Op.CREATE: "green", Op.DELETE: "red", Op.UPDATE: "yellow", Op.REPLACE: "bold red", Op.RENAME: "magenta"}
 
 
-def difference_parts(difference: Difference) -> list[Any]:
+def difference_parts(plan: PlanDocument, difference: Difference) -> list[Any]:
     """What stands above the rest of a plan."""
-    counts = ", ".join(f"{n} to {op}" for op, n in difference.count().items()) or "no resource changes"
+    counts = ", ".join(f"{n} to {op}" for op, n in plan.operations().items()) or "no resource changes"
     since = f"{difference.base} ({difference.commit[:10]})" if difference.commit else difference.base
     said = f"{counts}, {difference.unchanged} unchanged" if difference.compared else "resources and figures are not compared"
     parts: list[Any] = [Text.assemble((f"Changes since {visible(since)}", "bold"), f"  {said}")]
     parts += [Padding(Text(visible(note), style="dim"), (0, 0, 0, 2)) for note in difference.notes]
-    for change in difference.changes:
+    for change in plan.changes:
         parts += _change(change)
     deltas = [("capacity", difference.capacity), ("placement", difference.placement), ("cost", difference.cost)]
     if any(found for _, found in deltas):

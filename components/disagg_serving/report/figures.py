@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..comparison.deltas import TOTAL, engine_of
+from ..comparison.deltas import TOTAL
+from ..document.capacity import Bars, Fit
+from ..document.cost import RoleCost
+from ..document.difference import Delta, Op
+from ..document.placement import Autoscaling, ScaledRole
+from ..document.plan import Callback, PlanDocument
+from ..document.resource import Resource
+from ..document.traffic import Forecast
 from ..errors import Finding, Level
-from ..recording.difference import Delta, Op
-from ..recording.graph import Resource
 from ..recording.plan import Plan
 
 REMOTE_NOTE = "expanded by the engine"
@@ -25,9 +29,15 @@ def usd(amount: float | None) -> str:
     return f"{amount:,.3f}" if 0 < amount < 1 else f"{amount:,.2f}"
 
 
-def with_bars(bars: Mapping[str, float]) -> str:
+def with_bars(bars: Bars) -> str:
     """An estimate with its low and high end."""
-    return f"{bars['mid']:.1f} ({bars['low']:.1f}-{bars['high']:.1f})"
+    return f"{bars.mid:.1f} ({bars.low:.1f}-{bars.high:.1f})"
+
+
+def role_prices(role: RoleCost) -> list[str]:
+    """USD an hour and a month of a role, on demand and then in a Capacity Block."""
+    prices = (role.on_demand, role.capacity_block)
+    return [usd(amount) for price in prices for amount in ((price.per_hour, price.per_month) if price else (None, None))]
 
 
 def notes_of(resource: Resource) -> list[str]:
@@ -35,15 +45,18 @@ def notes_of(resource: Resource) -> list[str]:
     return [word for word, on in (("protected", resource.options.get("protect")), (REMOTE_NOTE, resource.remote)) if on]
 
 
-CALLBACKS = {"transforms": "transform", "invokeTransforms": "transform of look-ups", "hooks": "hook", "stateMigrations": "state migration"}
+CALLBACKS: Mapping[Callback, tuple[str, str]] = {
+    "transforms": ("transform", "transforms"),
+    "invokeTransforms": ("transform of look-ups", "transforms of look-ups"),
+    "hooks": ("hook", "hooks"),
+    "stateMigrations": ("state migration", "state migrations"),
+}
 ENGINE_NOTE = "not run here; pulumi preview shows what comes of it"
 
 
-def callbacks_of(plan: Plan) -> str:
+def callbacks_of(plan: PlanDocument) -> str:
     """How many functions of the program only the engine calls, by kind; empty where there are none."""
-    count = plan.graph.callbacks
-    plurals = {"invokeTransforms": "transforms of look-ups"}
-    return ", ".join(counted(count[kind], noun, plurals.get(kind, "")) for kind, noun in CALLBACKS.items() if kind in count)
+    return ", ".join(counted(plan.callbacks[kind], *nouns) for kind, nouns in CALLBACKS.items() if kind in plan.callbacks)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -58,30 +71,30 @@ def levels(findings: Sequence[Finding]) -> str:
     return ", ".join(counted(of[level], word) for level, word in words.items() if of[level]) or "all pass"
 
 
-def traffic_lines(forecast: Mapping[str, Any]) -> list[str]:
+def traffic_lines(forecast: Forecast) -> list[str]:
     """What measured rates say about one model, and what remains a bound without them; lines after the first belong to it."""
-    if "problem" in forecast:
-        return [f"{forecast['model']}: {forecast['problem']}"]
+    if forecast.problem:
+        return [f"{forecast.model}: {forecast.problem}"]
     lines = []
-    if "requestsPerSecond" in forecast:
-        rate, busy = forecast["requestsPerSecond"], forecast["utilisation"]
+    rate, busy = forecast.requests_per_second, forecast.utilisation
+    if rate and busy:
         lines.append(
-            f"{forecast['model']}: {rate['wanted']:g} requests/s wanted, {rate['kind']} {rate['capacity']:g}, bound by {forecast['boundBy']}; "
-            f"prefill busy {busy['prefill']:.0%}, decode {busy['decode']:.0%}"
+            f"{forecast.model}: {rate.wanted:g} requests/s wanted, {rate.kind} {rate.capacity:g}, bound by {forecast.bound_by}; "
+            f"prefill busy {busy.prefill:.0%}, decode {busy.decode:.0%}"
         )
-        if forecast["prefillWaitSeconds"] is not None:
-            lines.append(f"a prompt waits {forecast['prefillWaitSeconds']:.2g} s for prefill (M/D/1), before it is calculated")
+        if forecast.prefill_wait_seconds is not None:
+            lines.append(f"a prompt waits {forecast.prefill_wait_seconds:.2g} s for prefill (M/D/1), before it is calculated")
     else:
-        sides = forecast["unmeasured"]
+        sides = forecast.unmeasured
         of_one = f" of {sides[0]}" if len(sides) == 1 else ""
         fields = ", ".join(f"{side}.measuredRates" for side in sides)
-        lines.append(f"{forecast['model']}: no measured rates{of_one}, so only bounds of throughput ({fields})")
-        lines += forecast["bounds"]
-    if "kvTransfer" in forecast:
-        moved = "; ".join(f"{s['name']} {_between(s['seconds'])} s" for s in forecast["kvTransfer"]["scenarios"])
-        lines.append(f"KV of a prompt: {forecast['kvTransfer']['bytes'] / 1e9:.2f} GB, moved in {moved}")
-    if "usdPerMillionTokens" in forecast:
-        lines.append(f"{forecast['usdPerMillionTokens']:.2f} USD for a million tokens, of prompt and answer together, at that capacity")
+        lines.append(f"{forecast.model}: no measured rates{of_one}, so only bounds of throughput ({fields})")
+        lines += forecast.bounds
+    if moved := forecast.kv_transfer:
+        ways = "; ".join(f"{s.name} {_between(s.seconds)} s" for s in moved.scenarios)
+        lines.append(f"KV of a prompt: {moved.bytes / 1e9:.2f} GB, moved in {ways}")
+    if forecast.usd_per_million_tokens is not None:
+        lines.append(f"{forecast.usd_per_million_tokens:.2f} USD for a million tokens, of prompt and answer together, at that capacity")
     return lines
 
 
@@ -89,19 +102,21 @@ SCALING = ("role", "least", "most", "an engine carries", "serves after", "added 
 """Columns of `scaling_cells`."""
 
 
-def scaling_cells(role: Mapping[str, Any]) -> list[str]:
+def scaling_cells(role: ScaledRole) -> list[str]:
     """Bounds, signals and pace of a scaled role."""
-    carried = ", ".join(f"{s['name']} {s['threshold']:g}" for s in role["signals"])
-    seconds = [f"{role[key]} s" for key in ("readySeconds", "scaleUpPeriodSeconds", "scaleDownWindowSeconds")]
-    return [engine_of(role), str(role["minReplicaCount"]), str(role["maxReplicaCount"]), carried, *seconds]
+    carried = ", ".join(f"{s.name} {s.threshold:g}" for s in role.signals)
+    seconds = [f"{number} s" for number in (role.ready_seconds, role.scale_up_period_seconds, role.scale_down_window_seconds)]
+    return [role.engine, str(role.min_replica_count), str(role.max_replica_count), carried, *seconds]
 
 
-def at_most(scaling: Mapping[str, Any]) -> str:
-    """Nodes and cost of all roles at their most; placement and cost of the plan are at their least."""
-    nodes = ", ".join(f"{len(p['nodes'])} x {p['instanceType']} in {p['pool']}" for p in scaling["atMost"]["placement"])
-    cost = scaling["atMost"]["cost"]
-    known = "" if cost["complete"] else " of what is known"
-    return f"at most: {nodes}; {usd(cost['perHour'])} USD/h, {usd(cost['perMonth'])} USD/month{known}. Placement and cost above: at least."
+def at_most(scaling: Autoscaling) -> str:
+    """Nodes and cost of all roles at their most, empty where none is scaled; placement and cost of the plan are at their least."""
+    if scaling.at_most is None:
+        return ""
+    nodes = ", ".join(f"{len(p.nodes)} x {p.instance_type} in {p.pool}" for p in scaling.at_most.placement)
+    cost = scaling.at_most.cost
+    known = "" if cost.complete else " of what is known"
+    return f"at most: {nodes}; {usd(cost.per_hour)} USD/h, {usd(cost.per_month)} USD/month{known}. Placement and cost above: at least."
 
 
 def _between(values: Sequence[float]) -> str:
@@ -128,11 +143,11 @@ class Verdict:
     facts: Sequence[Fact]
 
 
-def verdict_of(plan: Plan, data: Mapping[str, Any]) -> Verdict:
-    """The verdict on a plan and its data."""
-    errors = sum(f.level is Level.ERROR for f in plan.findings)
-    warnings = sum(f.level is Level.WARNING for f in plan.findings)
-    drastic = [c for c in plan.difference.changes if c.severity is not Level.INFO] if plan.difference else []
+def verdict_of(plan: Plan) -> Verdict:
+    """The verdict on a plan."""
+    errors = sum(f.level is Level.ERROR for f in plan.checks)
+    warnings = sum(f.level is Level.WARNING for f in plan.checks)
+    drastic = [c for c in plan.changes if c.severity is not Level.INFO]
     if errors:
         sentence = f"Cannot be deployed: {counted(errors, 'check fails', 'checks fail')}"
     elif any(c.severity is Level.ERROR for c in drastic):
@@ -147,42 +162,42 @@ def verdict_of(plan: Plan, data: Mapping[str, Any]) -> Verdict:
     facts = [
         _makes(plan),
         *_left_to_the_engine(plan),
-        Fact("Checks", levels(plan.findings), "", Level.ERROR if errors else Level.WARNING if warnings else None),
+        Fact("Checks", levels(plan.checks), "", Level.ERROR if errors else Level.WARNING if warnings else None),
     ]
-    return Verdict(level, sentence, [*facts, *([_fits(data), _costs(plan, data)] if plan.layout else [])])
+    return Verdict(level, sentence, [*facts, *([_fits(plan), _costs(plan)] if plan.layout else [])])
 
 
 def _makes(plan: Plan) -> Fact:
     if plan.difference is not None and not plan.difference.compared:
-        why = f"{plan.difference.base} cannot be planned" if plan.graph.resources else "the checks stop before any resource is declared"
+        why = f"{plan.difference.base} cannot be planned" if plan.resources else "the checks stop before any resource is declared"
         return Fact("Changes", "not compared", why, Level.ERROR)
     if plan.difference is not None:
-        count = plan.difference.count()
+        count = plan.operations()
         words = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in OP_ORDER if op in count)
-        worst = next((c for c in plan.difference.changes if c.effect), None)
+        worst = next((c for c in plan.changes if c.effect), None)
         return Fact(
             "Changes",
             words or "none",
             f"{plan.difference.unchanged:,} unchanged since {plan.difference.base}",
             worst.severity if worst and worst.severity is not Level.INFO else None,
         )
-    resources = plan.graph.resources.values()
-    if not resources:
+    if not plan.resources:
         return Fact("Makes", "nothing", "the checks stop before any resource is declared", Level.ERROR)
-    packages = Counter(r.type.split(":")[0] for r in resources if r.custom or r.remote)
-    return Fact("Makes", counted(len(resources), "resource"), ", ".join(f"{n:,} {name}" for name, n in packages.most_common() if name != "pulumi"))
+    packages = Counter(r.type.split(":")[0] for r in plan.resources if r.real)
+    detail = ", ".join(f"{n:,} {name}" for name, n in packages.most_common() if name != "pulumi")
+    return Fact("Makes", counted(len(plan.resources), "resource"), detail)
 
 
 def _left_to_the_engine(plan: Plan) -> list[Fact]:
     return [Fact("Left to the engine", text, ENGINE_NOTE)] if (text := callbacks_of(plan)) else []
 
 
-def _fits(data: Mapping[str, Any]) -> Fact:
-    nodes = [n for pool in data["placement"] for n in pool["nodes"]]
-    left = sum(len(pool.get("unplaced", ())) for pool in data["placement"])
-    small = [engine_of(e) for e in data["capacity"] if e["fits"] == "no"]
-    value = f"{counted(sum(len(n['pods']) for n in nodes), 'pod')} on {counted(len(nodes), 'node')}"
-    idle = f"{counted(sum(n['idleGpus'] for n in nodes), 'GPU')} and {sum(n['idleEfa'] for n in nodes):,} EFA idle"
+def _fits(plan: Plan) -> Fact:
+    nodes = [n for pool in plan.placement for n in pool.nodes]
+    left = sum(len(pool.unplaced) for pool in plan.placement)
+    small = [e.engine for e in plan.capacity if e.fits is Fit.NO]
+    value = f"{counted(sum(len(n.pods) for n in nodes), 'pod')} on {counted(len(nodes), 'node')}"
+    idle = f"{counted(sum(n.idle_gpus for n in nodes), 'GPU')} and {sum(n.idle_efa for n in nodes):,} EFA idle"
     if left:
         return Fact("Fits", f"{counted(left, 'pod')} on no node", value, Level.ERROR)
     if small:
@@ -190,16 +205,16 @@ def _fits(data: Mapping[str, Any]) -> Fact:
     return Fact("Fits", value, idle)
 
 
-def _costs(plan: Plan, data: Mapping[str, Any]) -> Fact:
-    cost = data["cost"]
+def _costs(plan: Plan) -> Fact:
+    cost, most = plan.cost, plan.autoscaling.at_most
     changes = plan.difference.cost if plan.difference else ()
     change = next((step(d) for d in changes if d.subject == TOTAL and d.figure == "price"), "")
-    details = [f"{usd(cost['perHour'])} USD an hour"] + ["without what has no known price"] * (not cost["complete"])
-    if data["autoscaling"]["roles"]:
-        details.append(f"{data['autoscaling']['atMost']['cost']['perMonth']:,.0f} a month at most, with all engines that autoscaling may add")
+    details = [f"{usd(cost.per_hour)} USD an hour"] + ["without what has no known price"] * (not cost.complete)
+    if most:
+        details.append(f"{most.cost.per_month:,.0f} a month at most, with all engines that autoscaling may add")
     if change:
         details.insert(0, f"{change} a month")
-    return Fact("Costs", f"{cost['perMonth']:,.0f} USD a month", ", ".join(details))
+    return Fact("Costs", f"{cost.per_month:,.0f} USD a month", ", ".join(details))
 
 
 def figure(value: float | str | None) -> str:
@@ -234,19 +249,19 @@ class Line:
 
 def overview(plans: Sequence[Plan]) -> list[Line]:
     """A line a stack, the worst first: what makes one of two stacks with like verdicts the worse is how much is wrong and breaks."""
-    lines = [_line(plan, plan.as_dict()) for plan in plans]
+    lines = [_line(plan) for plan in plans]
     return sorted(lines, key=lambda line: (tuple(Level).index(line.verdict.level), *(-n for n in _grave(line.plan))))
 
 
-def _line(plan: Plan, data: Mapping[str, Any]) -> Line:
-    count = plan.difference.count() if plan.difference else {}
+def _line(plan: Plan) -> Line:
+    count = plan.operations()
     changes = ", ".join(f"{count[op]:,} {OP_WORDS[op]}" for op in OP_ORDER if op in count)
     changes = changes if plan.difference is None or plan.difference.compared else "not compared"
-    errors, warnings = (sum(f.level is level for f in plan.findings) for level in (Level.ERROR, Level.WARNING))
-    return Line(plan, verdict_of(plan, data), errors, warnings, changes, f"{data['cost']['perMonth']:,.0f}" if plan.layout else "")
+    errors, warnings = (sum(f.level is level for f in plan.checks) for level in (Level.ERROR, Level.WARNING))
+    return Line(plan, verdict_of(plan), errors, warnings, changes, f"{plan.cost.per_month:,.0f}" if plan.layout else "")
 
 
 def _grave(plan: Plan) -> tuple[int, int]:
     """Errors and warnings among findings and changes."""
-    found = [*(f.level for f in plan.findings), *(c.severity for c in (plan.difference.changes if plan.difference else ()))]
+    found = [*(f.level for f in plan.checks), *(c.severity for c in plan.changes)]
     return found.count(Level.ERROR), found.count(Level.WARNING)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..comparison.deltas import engine_of
+from ..document.difference import Change, Op
+from ..document.resource import STACK_TYPE, Resource
 from ..errors import Finding, Level, visible
 from ..forecast.capacities import KIND
-from ..recording.difference import Change, Op
-from ..recording.graph import Resource
 from ..recording.picture import scenes_of
-from ..recording.plan import Plan, owner_of
+from ..recording.plan import Plan
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
 from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
-STACK_TYPE = "pulumi:pulumi:Stack"
 SIGNS = {Level.ERROR: "✕", Level.WARNING: "!", Level.INFO: "✓"}
 WIDTH = 1000
 """Width of a memory bar in its own units."""
-
-Data = Mapping[str, Any]
 
 
 def render_html(plans: Sequence[Plan]) -> str:
@@ -80,21 +76,19 @@ def _hash(text: str) -> str:
 
 def _view(plan: Plan, index: int) -> dict[str, Any]:
     """What the template shows of one plan; `id` is the beginning of the ids of its elements."""
-    data = plan.as_dict()
-    scaled = data["autoscaling"]["roles"]
+    scaled = plan.autoscaling.roles
     new = {(f.id, f.path, f.message) for f in plan.difference.checks.new} if plan.difference else set()
     return {
         "id": f"p{index}",
         "plan": plan,
-        "data": data,
-        "verdict": verdict_of(plan, data),
+        "verdict": verdict_of(plan),
         "difference": plan.difference,
-        "changes": [_change(c) for c in plan.difference.changes] if plan.difference else [],
-        "findings": [_finding(f, new=(f.id, f.path, f.message) in new) for f in plan.findings],
+        "changes": [_change(c) for c in plan.changes],
+        "findings": [_finding(f, new=(f.id, f.path, f.message) in new) for f in plan.checks],
         "scenes": scenes_of(plan.layout) if plan.layout else [],
-        "memory": _memory(plan, data),
-        "scaling": {"columns": SCALING, "rows": [scaling_cells(r) for r in scaled], "total": at_most(data["autoscaling"])} if scaled else None,
-        "traffic": [traffic_lines(f) for f in data["forecast"]],
+        "memory": _memory(plan),
+        "scaling": {"columns": SCALING, "rows": [scaling_cells(r) for r in scaled], "total": at_most(plan.autoscaling)} if scaled else None,
+        "traffic": [traffic_lines(f) for f in plan.forecast],
         "resources": _resources(plan),
     }
 
@@ -116,24 +110,24 @@ def _name(urn: str | None) -> str:
     return urn.rpartition("::")[2] if urn else ""
 
 
-def _memory(plan: Plan, data: Data) -> list[dict[str, Any]]:
+def _memory(plan: Plan) -> list[dict[str, Any]]:
     """The bar of each engine's GPU: segments by their start and length, and the ends of the estimate of the KV cache."""
     if plan.layout is None:
         return []
-    totals = {engine_of(owner_of(g) | {"role": KIND.get(g.role, g.role)}): (g.instance.gpu, g.instance.id) for g in plan.layout.groups}
+    of = {(g.served.spec.name, g.served.spec.generation or "", KIND.get(g.role, g.role)): g.instance for g in plan.layout.groups}
     found = []
-    for entry in data["capacity"]:
-        gpu, instance = totals[engine_of(entry)]
-        gib, total = entry["perGpu"], gpu.memory_gib_torch
-        parts = [("weights", gib["weightsGiB"]["mid"]), ("overhead", gib["overheadGiB"]["mid"]), ("kv", max(gib["kvGiB"]["mid"], 0))]
+    for entry in plan.capacity:
+        instance, gib = of[entry.model, entry.generation, entry.role], entry.per_gpu
+        gpu, total = instance.gpu, instance.gpu.memory_gib_torch
+        parts = [("weights", gib.weights_gib.mid), ("overhead", gib.overhead_gib.mid), ("kv", max(gib.kv_gib.mid, 0))]
         start, segments = 0.0, []
         for kind, size in parts:
             segments.append({"kind": kind, "x": _unit(start, total), "width": _unit(start + size, total) - _unit(start, total)})
             start += size
-        low, high = (_unit(gib["budgetGiB"] - gib["kvGiB"][end], total) for end in ("high", "low"))
+        low, high = (_unit(gib.budget_gib - kv, total) for kv in (gib.kv_gib.high, gib.kv_gib.low))
         found.append(
-            {"entry": entry, "gpu": gpu.name.upper(), "instance": instance, "total": total, "segments": segments, "low": low, "high": high}
-            | {"budget": _unit(gib["budgetGiB"], total)}
+            {"entry": entry, "gpu": gpu.name.upper(), "instance": instance.id, "total": total, "segments": segments, "low": low, "high": high}
+            | {"budget": _unit(gib.budget_gib, total)}
         )
     return found
 
@@ -144,8 +138,8 @@ def _unit(gib: float, total: float) -> float:
 
 def _resources(plan: Plan) -> list[dict[str, Any]]:
     """All resources, with what a base revision does to them; those that go come first, then what changes, then the rest by type."""
-    changes = {c.urn: c for c in plan.difference.changes} if plan.difference else {}
-    rows = [_resource(r, changes.get(r.urn), plan) for r in plan.graph.resources.values() if r.type != STACK_TYPE]
+    changes = {c.urn: c for c in plan.changes}
+    rows = [_resource(r, changes.get(r.urn), plan) for r in plan.resources if r.type != STACK_TYPE]
     rows += [_gone(c) for urn, c in changes.items() if urn not in plan.graph.resources]
     order = {op: i for i, op in enumerate((Op.REPLACE, Op.DELETE, Op.RENAME, Op.UPDATE, Op.CREATE))}
     return sorted(rows, key=lambda r: (order.get(r["op"], len(order)), r["parent"], r["type"], r["name"]))

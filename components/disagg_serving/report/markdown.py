@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ..comparison.deltas import engine_of
+from ..document.capacity import EngineCapacity, Fit
+from ..document.cost import Cost, CostLine, RoleCost
+from ..document.difference import Change, Delta, Difference
+from ..document.plan import PlanDocument
+from ..document.resource import STACK_TYPE
 from ..errors import Finding, Level
-from ..recording.difference import Change, Delta, Difference
 from ..recording.plan import Plan
 from . import figures
-from .figures import OP_WORDS, counted, figure, notes_of, step, traffic_lines, usd, with_bars
+from .figures import OP_WORDS, counted, figure, notes_of, role_prices, step, traffic_lines, usd, with_bars
 from .markup import code, fenced, prose
 from .words import short_type, values_of
 
@@ -29,8 +31,6 @@ ALERTS = {Level.ERROR: "CAUTION", Level.WARNING: "WARNING", Level.INFO: "NOTE"}
 LEVEL_WORDS = {Level.ERROR: "**error**", Level.WARNING: "warning", Level.INFO: "note"}
 MOST_PATHS = 6
 MESSAGE = 900
-
-Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -122,20 +122,19 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def _parts(plan: Plan) -> list[Part]:
-    data = plan.as_dict()
     new = {(f.id, f.path, f.message) for f in plan.difference.checks.new} if plan.difference else None
-    worst = [f for f in plan.findings if f.level is not Level.INFO]
-    notes = [f for f in plan.findings if f.level is Level.INFO]
-    parts = [_verdict(plan, data)]
+    worst = [f for f in plan.checks if f.level is not Level.INFO]
+    notes = [f for f in plan.checks if f.level is Level.INFO]
+    parts = [_verdict(plan)]
     if plan.difference:
-        parts += _difference(plan.difference)
+        parts += _difference(plan.changes, plan.difference)
     if worst:
         parts.append(Part(2, "errors and warnings", ["### Checks", "", *_check_head(new)], [_check(f, new) for f in worst], [""]))
     if notes:
         parts.append(_folded(f"Notes ({len(notes)})", Part(6, "notes", _check_head(new), [_check(f, new) for f in notes])))
     if plan.layout:
-        parts += [_topology(data), _placement(data), *_memory(data), *_traffic(data), *_cost(data), *_scaling(data)]
-    if plan.graph.resources:
+        parts += [_topology(plan), _placement(plan), *_memory(plan), *_traffic(plan), *_cost(plan.cost), *_scaling(plan)]
+    if plan.resources:
         parts.append(_resources(plan))
     return parts
 
@@ -157,8 +156,8 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _verdict(plan: Plan, data: Data) -> Part:
-    verdict = figures.verdict_of(plan, data)
+def _verdict(plan: Plan) -> Part:
+    verdict = figures.verdict_of(plan)
     rows = [_row([f"**{f.name}**", f"**{prose(f.value)}**" if f.level else prose(f.value), prose(f.detail)]) for f in verdict.facts]
     notes = [line for note in plan.difference.notes for line in (">", f"> {prose(note)}")] if plan.difference else []
     since = f" since {code(plan.difference.base, 80)}" if plan.difference else ""
@@ -166,9 +165,9 @@ def _verdict(plan: Plan, data: Data) -> Part:
     return Part(0, "the verdict", [*head, "| | | |", "|---|---|---|", *rows, ""], [])
 
 
-def _difference(difference: Difference) -> list[Part]:
-    grave = [c for c in difference.changes if c.severity is not Level.INFO]
-    mild = [c for c in difference.changes if c.severity is Level.INFO]
+def _difference(changes: Sequence[Change], difference: Difference) -> list[Part]:
+    grave = [c for c in changes if c.severity is not Level.INFO]
+    mild = [c for c in changes if c.severity is Level.INFO]
     deltas = [*difference.placement, *difference.capacity, *difference.cost]
     gone = difference.checks.gone
     parts = []
@@ -224,84 +223,82 @@ def _check(finding: Finding, new: set[tuple[str, str, str]] | None) -> str:
     return _row(cells)
 
 
-def _topology(data: Data) -> Part:
-    return Part(3, "the picture", ["### Topology", "", *fenced(data["topology"], "mermaid"), ""], [])
+def _topology(plan: PlanDocument) -> Part:
+    return Part(3, "the picture", ["### Topology", "", *fenced(plan.topology, "mermaid"), ""], [])
 
 
-def _placement(data: Data) -> Part:
+def _placement(plan: PlanDocument) -> Part:
     rows = []
-    for pool in data["placement"]:
-        cells = [code(pool["pool"], 160), code(pool["instanceType"])]
-        for i, node in enumerate(pool["nodes"], 1):
-            names = ", ".join(code(p, 80) for p in node["pods"])
-            rows.append(_row([*cells, str(i), names, str(node["idleGpus"]), str(node["idleEfa"])]))
-        if "unplaced" in pool:
-            rows.insert(0, _row([*cells, "**none**", ", ".join(code(p, 80) for p in pool["unplaced"][:20]), "", ""]))
+    for pool in plan.placement:
+        cells = [code(pool.pool, 160), code(pool.instance_type)]
+        for i, node in enumerate(pool.nodes, 1):
+            names = ", ".join(code(p, 80) for p in node.pods)
+            rows.append(_row([*cells, str(i), names, str(node.idle_gpus), str(node.idle_efa)]))
+        if pool.unplaced:
+            rows.insert(0, _row([*cells, "**none**", ", ".join(code(p, 80) for p in pool.unplaced[:20]), "", ""]))
     head = ["### Placement", "", *_table(["pool", "instance type", "*node", "pods", "*idle GPUs", "*idle EFA"])]
     return Part(4, "nodes", head, rows, [""])
 
 
-def _memory(data: Data) -> list[Part]:
-    if not data["capacity"]:
+def _memory(plan: PlanDocument) -> list[Part]:
+    if not plan.capacity:
         return []
     columns = ["engine", "budget", "weights", "overhead", "KV cache (low-high)", "tokens", "longest requests (low-high)", "mean requests"]
-    rows = [_memory_row(e) for e in data["capacity"]]
+    rows = [_memory_row(e) for e in plan.capacity]
     note = (
         "GiB a GPU; tokens and requests of one engine, of maxModelLen and of the workload's mean length. Estimates: `disagg fit --explain` shows how."
     )
     return [Part(4, "engines", ["### Memory", "", *_table(columns, 7)], rows, ["", note, ""])]
 
 
-def _memory_row(entry: Data) -> str:
-    gib, mean = entry["perGpu"], entry.get("workloadConcurrency")
-    kv = with_bars(gib["kvGiB"])
-    figures_ = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
-    cells = [*figures_, kv if entry["fits"] != "no" else f"**{kv}**", f"{entry['kvTokens']['mid']:,.0f}", with_bars(entry["maxConcurrency"])]
-    return _row([code(engine_of(entry), 160), *cells, f"{mean['mid']:.1f}" if mean else ""])
+def _memory_row(engine: EngineCapacity) -> str:
+    gib, mean = engine.per_gpu, engine.workload_concurrency
+    kv = with_bars(gib.kv_gib)
+    figures_ = [f"{gib.budget_gib:.1f}", f"{gib.weights_gib.mid:.1f}", f"{gib.overhead_gib.mid:.1f}"]
+    cells = [*figures_, kv if engine.fits is not Fit.NO else f"**{kv}**", f"{engine.kv_tokens.mid:,.0f}", with_bars(engine.max_concurrency)]
+    return _row([code(engine.engine, 160), *cells, f"{mean.mid:.1f}" if mean else ""])
 
 
-def _traffic(data: Data) -> list[Part]:
+def _traffic(plan: PlanDocument) -> list[Part]:
     rows = []
-    for forecast in data["forecast"]:
+    for forecast in plan.forecast:
         first, *others = traffic_lines(forecast)
         rows.append("\n".join([f"- {prose(first, MESSAGE)}", *(f"  - {prose(line, MESSAGE)}" for line in others)]))
     return [Part(5, "models' traffic", ["### Traffic", ""], rows, [""])] if rows else []
 
 
-def _cost(data: Data) -> list[Part]:
-    cost = data["cost"]
-    rows = [_row([prose(c["item"]), str(c["quantity"]), usd(c["perHour"]), usd(c["perMonth"]), _dated(c)]) for c in cost["lines"]]
-    total = "total" if cost["complete"] else "total of what is known"
-    sums = _row([f"**{total}**", "", f"**{usd(cost['perHour'])}**", f"**{usd(cost['perMonth'])}**", ""])
-    notes = dict.fromkeys(f"- {prose(c['item'])}: {prose(c['note'])}" for c in cost["lines"] if c["note"])
+def _cost(cost: Cost) -> list[Part]:
+    rows = [_row([prose(c.item), str(c.quantity), usd(c.per_hour), usd(c.per_month), _dated(c)]) for c in cost.lines]
+    total = "total" if cost.complete else "total of what is known"
+    sums = _row([f"**{total}**", "", f"**{usd(cost.per_hour)}**", f"**{usd(cost.per_month)}**", ""])
+    notes = dict.fromkeys(f"- {prose(c.item)}: {prose(c.note)}" for c in cost.lines if c.note)
     head = [*_table(["what", "*number", "*USD an hour", "*USD a month", "price of"]), sums]
-    title = f"Cost: {usd(cost['perHour'])} USD an hour, {cost['perMonth']:,.0f} a month"
+    title = f"Cost: {usd(cost.per_hour)} USD an hour, {cost.per_month:,.0f} a month"
     lines = _folded(title, Part(5, "lines of cost", head, rows, ["", *list(notes)[:12]]))
     columns = ["share of a role", "GPUs", "on demand USD an hour", "USD a month", "Capacity Block USD an hour", "USD a month"]
-    roles = [_role_cost(role) for role in cost["roles"]]
+    roles = [_role_cost(role) for role in cost.roles]
     return [lines, _folded("Cost of each role", Part(6, "shares of roles", _table(columns, 5), roles))] if roles else [lines]
 
 
-def _scaling(data: Data) -> list[Part]:
-    scaling = data["autoscaling"]
-    if not scaling["roles"]:
+def _scaling(plan: PlanDocument) -> list[Part]:
+    scaling = plan.autoscaling
+    if not scaling.roles:
         return []
-    rows = [_row([code(cells[0], 160), *(prose(cell) for cell in cells[1:])]) for cells in map(figures.scaling_cells, scaling["roles"])]
+    rows = [_row([code(cells[0], 160), *(prose(cell) for cell in cells[1:])]) for cells in map(figures.scaling_cells, scaling.roles)]
     head = ["### Autoscaling", "", *_table(figures.SCALING, len(figures.SCALING) - 1)]
     return [Part(4, "scaled roles", head, rows, ["", prose(figures.at_most(scaling), MESSAGE), ""])]
 
 
-def _role_cost(role: Data) -> str:
-    prices = [usd((role[kind] or {}).get(unit)) for kind in ("onDemand", "capacityBlock") for unit in ("perHour", "perMonth")]
-    return _row([code(engine_of(role), 160), str(role["gpus"]), *prices])
+def _role_cost(role: RoleCost) -> str:
+    return _row([code(role.engine, 160), str(role.gpus), *role_prices(role)])
 
 
-def _dated(line: Data) -> str:
-    return " ".join(part for part in (line["asOf"], line["region"] and code(line["region"])) if part)
+def _dated(line: CostLine) -> str:
+    return " ".join(part for part in (line.as_of, line.region and code(line.region)) if part)
 
 
-def _resources(plan: Plan) -> Part:
-    shown = sorted(plan.graph.resources.values(), key=lambda r: (r.custom or r.remote, short_type(r.type), r.name))
-    resources = [r for r in shown if r.type != "pulumi:pulumi:Stack"]
+def _resources(plan: PlanDocument) -> Part:
+    shown = sorted(plan.resources, key=lambda r: (r.real, short_type(r.type), r.name))
+    resources = [r for r in shown if r.type != STACK_TYPE]
     rows = [_row([code(short_type(r.type), 120), code(r.name, 160), prose(", ".join(notes_of(r)))]) for r in resources]
     return _folded(f"Resources ({len(rows):,})", Part(7, "resources", _table(["type", "name", ""]), rows))

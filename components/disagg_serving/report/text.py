@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -14,12 +14,15 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from ..comparison.deltas import engine_of
+from ..document.capacity import EngineCapacity
+from ..document.cost import Cost, RoleCost
+from ..document.placement import Autoscaling, PlacedPool
+from ..document.resource import STACK_TYPE, Resource
+from ..document.traffic import Forecast
 from ..errors import Finding, Level, visible
-from ..recording.graph import Resource
 from ..recording.plan import Plan
 from .changes import difference_parts
-from .figures import ENGINE_NOTE, SCALING, Line, at_most, callbacks_of, notes_of, overview, scaling_cells, traffic_lines, usd, with_bars
+from .figures import ENGINE_NOTE, SCALING, Line, at_most, callbacks_of, notes_of, overview, role_prices, scaling_cells, traffic_lines, usd, with_bars
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
@@ -61,35 +64,34 @@ def _overview(lines: Sequence[Line]) -> list[Any]:
 
 
 def _plan(plan: Plan) -> list[Any]:
-    data = plan.as_dict()
     parts: list[Any] = [Text(visible(f"{plan.project} / {plan.stack}"), style="bold"), Text("")]
     if plan.difference is not None:
-        parts += difference_parts(plan.difference)
-    elif plan.graph.resources:
-        parts += [Text(f"Resources ({len(plan.graph.resources)})", style="bold"), _resources(plan), Text("")]
+        parts += difference_parts(plan, plan.difference)
+    elif plan.resources:
+        parts += [Text(f"Resources ({len(plan.resources)})", style="bold"), _resources(plan), Text("")]
     else:
         parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
     if callbacks := callbacks_of(plan):
         parts += [Text(f"Left to the engine: {callbacks}, {ENGINE_NOTE}"), Text("")]
-    if data["placement"]:
-        parts += [Text("Placement", style="bold"), *_placement(data["placement"]), Text("")]
-        parts += [Text("Memory", style="bold"), *_memory(data["capacity"]), Text("")] if data["capacity"] else []
-        parts += [Text("Traffic", style="bold"), *_traffic(data["forecast"]), Text("")] if data["forecast"] else []
-        parts += [Text("Cost", style="bold"), *_cost(data["cost"]), Text("")]
-        parts += [Text("Autoscaling", style="bold"), *_scaling(data["autoscaling"]), Text("")] if data["autoscaling"]["roles"] else []
-    return [*parts, Text("Checks", style="bold"), *_findings(plan.findings), Text("")]
+    if plan.placement:
+        parts += [Text("Placement", style="bold"), *_placement(plan.placement), Text("")]
+        parts += [Text("Memory", style="bold"), *_memory(plan.capacity), Text("")] if plan.capacity else []
+        parts += [Text("Traffic", style="bold"), *_traffic(plan.forecast), Text("")] if plan.forecast else []
+        parts += [Text("Cost", style="bold"), *_cost(plan.cost), Text("")]
+        parts += [Text("Autoscaling", style="bold"), *_scaling(plan.autoscaling), Text("")] if plan.autoscaling.roles else []
+    return [*parts, Text("Checks", style="bold"), *_findings(plan.checks), Text("")]
 
 
 def _resources(plan: Plan) -> Tree:
     root = Tree(Text("pulumi:pulumi:Stack", style="dim"), guide_style="dim")
-    stack = next((r.urn for r in plan.graph.resources.values() if r.type == "pulumi:pulumi:Stack"), None)
+    stack = next((r.urn for r in plan.resources if r.type == STACK_TYPE), None)
     _branch(root, plan, stack)
     return root
 
 
 def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
-    children = sorted(plan.graph.children(parent), key=lambda r: (not r.custom and not r.remote, short_type(r.type), r.name))
-    leaves = [r for r in children if r.custom or r.remote]
+    children = sorted(plan.graph.children(parent), key=lambda r: (not r.real, short_type(r.type), r.name))
+    leaves = [r for r in children if r.real]
     for kind in sorted({short_type(r.type) for r in leaves}):
         for r in (x for x in leaves if short_type(x.type) == kind):
             tree.add(_label(r))
@@ -98,42 +100,41 @@ def _branch(tree: Tree, plan: Plan, parent: str | None) -> None:
 
 
 def _label(r: Resource) -> Text:
-    text = Text.assemble((short_type(r.type), "" if r.custom or r.remote else "bold"), " ", (visible(r.name), "green"))
+    text = Text.assemble((short_type(r.type), "" if r.real else "bold"), " ", (visible(r.name), "green"))
     if notes := notes_of(r):
         text.append(f"  ({', '.join(notes)})", style="dim")
     return text
 
 
-def _placement(pools: Sequence[dict[str, Any]]) -> list[Any]:
+def _placement(pools: Sequence[PlacedPool]) -> list[Any]:
     parts: list[Any] = []
     for pool in pools:
-        nodes = len(pool["nodes"])
-        parts.append(Text.assemble((pool["pool"], "green"), f"  {nodes} x {pool['instanceType']}"))
-        for i, node in enumerate(pool["nodes"], 1):
-            idle = f"idle {node['idleGpus']} GPU, {node['idleEfa']} EFA"
+        parts.append(Text.assemble((pool.pool, "green"), f"  {len(pool.nodes)} x {pool.instance_type}"))
+        for i, node in enumerate(pool.nodes, 1):
+            idle = f"idle {node.idle_gpus} GPU, {node.idle_efa} EFA"
             parts.append(Padding(Text(f"node {i}: {idle}"), (0, 0, 0, 2)))
-            parts.append(Padding(Text(", ".join(node["pods"])), (0, 0, 0, 4)))
-        if "unplaced" in pool:
-            parts.append(Padding(Text(f"on no node: {', '.join(pool['unplaced'])}", style="bold red"), (0, 0, 0, 2)))
+            parts.append(Padding(Text(", ".join(node.pods)), (0, 0, 0, 4)))
+        if pool.unplaced:
+            parts.append(Padding(Text(f"on no node: {', '.join(pool.unplaced)}", style="bold red"), (0, 0, 0, 2)))
     return parts
 
 
-def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
+def _memory(engines: Sequence[EngineCapacity]) -> list[Any]:
     """Estimates with their error bars: GiB a GPU, tokens and requests of one engine."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("engine", overflow="fold")
     for heading in ("budget", "weights", "overhead", "KV cache", "tokens", "requests: longest", "mean"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for e in entries:
-        gib, tokens, requests, mean = e["perGpu"], e["kvTokens"], e["maxConcurrency"], e.get("workloadConcurrency")
-        plain = [f"{gib['budgetGiB']:.1f}", f"{gib['weightsGiB']['mid']:.1f}", f"{gib['overheadGiB']['mid']:.1f}"]
+    for e in engines:
+        gib, mean = e.per_gpu, e.workload_concurrency
+        plain = [f"{gib.budget_gib:.1f}", f"{gib.weights_gib.mid:.1f}", f"{gib.overhead_gib.mid:.1f}"]
         table.add_row(
-            engine_of(e),
+            e.engine,
             *plain,
-            with_bars(gib["kvGiB"]),
-            f"{tokens['mid']:,.0f}",
-            with_bars(requests),
-            f"{mean['mid']:.1f}" if mean else "",
+            with_bars(gib.kv_gib),
+            f"{e.kv_tokens.mid:,.0f}",
+            with_bars(e.max_concurrency),
+            f"{mean.mid:.1f}" if mean else "",
         )
     note = (
         "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
@@ -142,46 +143,44 @@ def _memory(entries: Sequence[dict[str, Any]]) -> list[Any]:
     return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
 
 
-def _traffic(forecasts: Sequence[dict[str, Any]]) -> list[Any]:
+def _traffic(forecasts: Sequence[Forecast]) -> list[Any]:
     lines = [f"  {line}" if i else line for f in forecasts for i, line in enumerate(traffic_lines(f))]
     return [Padding(Text(line), (0, 0, 0, 1)) for line in lines]
 
 
-def _cost(cost: dict[str, Any]) -> list[Any]:
+def _cost(cost: Cost) -> list[Any]:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("what", overflow="fold")
     for heading in ("number", "USD/h", "USD/month"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("price of", no_wrap=True)
-    for line in cost["lines"]:
-        dated = " ".join(part for part in (line["asOf"], line["region"]) if part)
-        table.add_row(line["item"], str(line["quantity"]), usd(line["perHour"]), usd(line["perMonth"]), dated)
+    for line in cost.lines:
+        dated = " ".join(part for part in (line.as_of, line.region) if part)
+        table.add_row(line.item, str(line.quantity), usd(line.per_hour), usd(line.per_month), dated)
     table.add_section()
-    table.add_row("total" if cost["complete"] else "total of what is known", "", usd(cost["perHour"]), usd(cost["perMonth"]), "", style="bold")
-    notes = dict.fromkeys(f"{line['item']}: {line['note']}" for line in cost["lines"] if line["note"])
-    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost["roles"])]
+    table.add_row("total" if cost.complete else "total of what is known", "", usd(cost.per_hour), usd(cost.per_month), "", style="bold")
+    notes = dict.fromkeys(f"{line.item}: {line.note}" for line in cost.lines if line.note)
+    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost.roles)]
 
 
-def _scaling(scaling: Mapping[str, Any]) -> list[Any]:
+def _scaling(scaling: Autoscaling) -> list[Any]:
     """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column(SCALING[0], overflow="fold")
     for heading in SCALING[1:]:
         table.add_column(heading, justify="right")
-    for r in scaling["roles"]:
+    for r in scaling.roles:
         table.add_row(*scaling_cells(r))
     return [table, Padding(Text(at_most(scaling)), (0, 0, 0, 1))]
 
 
-def _role_costs(roles: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _role_costs(roles: Sequence[RoleCost]) -> list[Any]:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("share of a role", overflow="fold")
     for heading in ("GPUs", "on demand USD/h", "USD/month", "Capacity Block USD/h", "USD/month", "price of"):
         table.add_column(heading, justify="right")
-    for line in roles:
-        demand, block = line["onDemand"] or {}, line["capacityBlock"] or {}
-        prices = [usd(price.get(unit)) for price in (demand, block) for unit in ("perHour", "perMonth")]
-        table.add_row(engine_of(line), str(line["gpus"]), *prices, block.get("asOf", ""))
+    for role in roles:
+        table.add_row(role.engine, str(role.gpus), *role_prices(role), role.capacity_block.as_of if role.capacity_block else "")
     return [Text(""), table] if roles else []
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..document.difference import PathChange
 from ..errors import SHOWN_LENGTH, Level, show, visible
-from ..recording.difference import PathChange
 
 CONTEXT = 20
 """Characters that are shown before the place where two long texts differ."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...document.difference import Op
 from ...errors import Level
-from ...recording.difference import Op
-from .cases import NODE_POOL, Case, Effect, Judge, drift, get
+from .cases import NODE_POOL, Case, Effect, Judge, drift, input_at
 
 SUBNET = "aws:ec2/subnet:Subnet"
 KEPT = "retainOnDelete"
+DELETION_DAYS = 30
 IDENTITY = ("profile", "assumeRole", "allowedAccountIds", "forbiddenAccountIds")
 """Configuration of the provider by which it acts for another account or role; `assumeRoles` and `assumeRoleWithWebIdentity` among it."""
 
@@ -46,11 +47,11 @@ def _cluster(case: Case) -> Iterator[Effect]:
     if before != after and before and after:
         yield _upgrade(str(before), str(after))
         # the new version has an image of its own
-        yield from drift(case, (r for r in case.all_after.values() if r["type"] == NODE_POOL))
+        yield from drift(case, (r for r in case.all_after.values() if r.type == NODE_POOL))
     if case.touches("encryptionConfigKeyArn"):
         yield Effect("EKS keeps the key that secrets were first encrypted with: AWS refuses another one", Level.WARNING)
     if case.touches("subnetIds"):
-        yield _subnets(*({get(r, "inputs.availabilityZone") for r in rs.values() if r["type"] == SUBNET} for rs in (case.all_before, case.all_after)))
+        yield _subnets(*({input_at(r, "availabilityZone") for r in rs.values() if r.type == SUBNET} for rs in (case.all_before, case.all_after)))
     if case.touches("publicAccessCidrs", "endpointPublicAccess"):
         yield Effect("who reaches the cluster's API changes", Level.WARNING)
     if case.touches("accessEntries"):
@@ -81,21 +82,25 @@ def _upgrade(before: str, after: str) -> Effect:
 
 def _key(case: Case) -> Iterator[Effect]:
     if case.goes:
-        days = case.before["inputs"].get("deletionWindowInDays", 30)
+        days = input_at(case.before, "deletionWindowInDays") or DELETION_DAYS
         yield Effect(f"the key is deleted after {days} days, and what was encrypted with it can never be read again", Level.ERROR)
+
+
+def _is_kept(case: Case) -> bool:
+    return case.before is not None and bool(case.before.options.get(KEPT))
 
 
 def _bucket(case: Case) -> Iterator[Effect]:
     if not case.goes:
         return
-    if case.before["options"].get(KEPT):
+    if _is_kept(case):
         yield Effect("the bucket and its data stay, but nobody manages them any more", Level.WARNING)
     else:
         yield Effect("the bucket is deleted with the weights in it", Level.ERROR)
 
 
 def _bucket_setting(case: Case) -> Iterator[Effect]:
-    if case.goes and not case.before["options"].get(KEPT):
+    if case.goes and not _is_kept(case):
         yield Effect("a setting that protects the bucket goes", Level.WARNING)
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...document.difference import Change, Op
+from ...document.resource import Resource
 from ...errors import Level
-from ...recording.difference import Change, Op
 
+Resources = Mapping[str, Resource]
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 SERVICE = "kubernetes:core/v1:Service"
 _ORDER = {Level.ERROR: 2, Level.WARNING: 1, Level.INFO: 0}
@@ -26,14 +28,14 @@ class Effect:
 class Case:
     """One change with what stands around it: the resource's recordings, and all resources of both plans by URN.
 
-    `before` is empty for what is created, `after` for what is deleted.
+    `before` is None for what is created, `after` for what is deleted.
     """
 
     change: Change
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
-    all_before: Mapping[str, Mapping[str, Any]]
-    all_after: Mapping[str, Mapping[str, Any]]
+    before: Resource | None
+    after: Resource | None
+    all_before: Resources
+    all_after: Resources
     rolling: Mapping[str, str] = field(default_factory=dict)
     """What becomes of drifted nodes, by pool, where the layout is known."""
 
@@ -57,7 +59,7 @@ class Case:
 
     def values(self, path: str) -> tuple[Any, Any]:
         """The inputs' values at a dotted path, before and after; None where there is none."""
-        return get(self.before.get("inputs"), path), get(self.after.get("inputs"), path)
+        return input_at(self.before, path), input_at(self.after, path)
 
 
 Judge = Callable[[Case], Iterable[Effect]]
@@ -70,19 +72,24 @@ def get(data: Any, path: str) -> Any:
     return data
 
 
+def input_at(resource: Resource | None, path: str) -> Any:
+    """The value at a dotted path of a resource's inputs, None where there is none, or no resource."""
+    return get(resource.inputs, path) if resource else None
+
+
 def join(effects: Iterable[Effect]) -> Effect:
     """One effect out of several: the worst level, and the sentences with the worst first."""
     ordered = sorted(dict.fromkeys(effects), key=lambda e: -_ORDER[e.level])
     return Effect("; ".join(e.text for e in ordered), ordered[0].level) if ordered else Effect("")
 
 
-def case_name_of(resource: Mapping[str, Any]) -> str:
+def name_of(resource: Resource | None) -> str:
     """The object's name in the cluster."""
-    return str(get(resource, "inputs.metadata.name"))
+    return str(input_at(resource, "metadata.name"))
 
 
-def drift(case: Case, pools: Iterable[Mapping[str, Any]]) -> Iterator[Effect]:
+def drift(case: Case, pools: Iterable[Resource]) -> Iterator[Effect]:
     """What becomes of the nodes of some NodePools that are no longer as they should be."""
-    for name in sorted(case_name_of(p) for p in pools):
+    for name in sorted(name_of(p) for p in pools):
         told = case.rolling.get(name, f"nodes of {name} drift and are replaced")
         yield Effect(f"{told}; GPU nodes may not be had again", Level.WARNING)

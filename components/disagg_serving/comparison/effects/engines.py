@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ... import labels
+from ...document.difference import Op
+from ...document.resource import Resource
 from ...errors import Level
 from ...manifests.names import serving_service
-from ...recording.difference import Op
-from .cases import NODE_POOL, SERVICE, Case, Effect, case_name_of, get
+from .cases import NODE_POOL, SERVICE, Case, Effect, Resources, get, input_at, name_of
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 SCALED_OBJECT = "kubernetes:keda.sh/v1alpha1:ScaledObject"
@@ -20,12 +21,10 @@ TEMPLATE = "spec.leaderWorkerTemplate"
 SHARED_FLAGS = ("--revision", "--dtype", "--quantization", "--kv-cache-dtype", "--block-size", "--kv-transfer-config", "--speculative-config")
 """Flags that prefill and decode must agree on while KV goes from one to the other; a stack file has them once a model."""
 
-Resources = Mapping[str, Mapping[str, Any]]
-
 
 def engines(case: Case) -> Iterator[Effect]:
     """What becomes of the groups of a LeaderWorkerSet."""
-    name = case_name_of(case.before or case.after)
+    name = name_of(case.before or case.after)
     served, serves = serving(case.before, case.all_before), serving(case.after, case.all_after)
     if case.op is Op.CREATE:
         yield _comes(case, name, serves)
@@ -69,9 +68,9 @@ def _rollout(case: Case, name: str, *, apart: bool) -> Effect:
 
     Where Services take the new pods alone (`apart`), those that have not restarted yet do not serve.
     """
-    groups, rolling = case.values("spec.replicas")[1], get(case.after, "inputs.spec.rolloutStrategy.rollingUpdateConfiguration") or {}
+    groups, rolling = case.values("spec.replicas")[1], input_at(case.after, "spec.rolloutStrategy.rollingUpdateConfiguration") or {}
     groups = 1 if groups is None else groups
-    size, at_once, surge = get(case.after, f"inputs.{TEMPLATE}.size") or 1, rolling.get("maxUnavailable", 1), rolling.get("maxSurge", 0)
+    size, at_once, surge = input_at(case.after, f"{TEMPLATE}.size") or 1, rolling.get("maxUnavailable", 1), rolling.get("maxSurge", 0)
     group = f"group of {size} pods" if size > 1 else "pod"
     if not isinstance(at_once, int) or not isinstance(surge, int) or not groups:
         return Effect(f"every {group} of {name} restarts and loads its weights anew", Level.WARNING)
@@ -87,32 +86,32 @@ def _rollout(case: Case, name: str, *, apart: bool) -> Effect:
 def _served_name(case: Case) -> Iterator[Effect]:
     """Whoever calls a model names it: a name that nothing serves any more is refused."""
     before = _flag(case.before, SERVED_NAME)
-    if before and before not in {_flag(r, SERVED_NAME) for r in case.all_after.values() if r["type"] == LWS}:
+    if before and before not in {_flag(r, SERVED_NAME) for r in case.all_after.values() if r.type == LWS}:
         now = _flag(case.after, SERVED_NAME)
         yield Effect(f"callers that ask for model {before} get an error{f': it is {now} from now on' if now else ''}", Level.WARNING)
 
 
-def _flag(workload: Mapping[str, Any], flag: str) -> str:
+def _flag(workload: Resource | None, flag: str) -> str:
     """The value of a flag (`--name=value`) of the engine, empty where it is not given."""
     args = [str(a) for t in pod_templates(workload) for c in get(t, "spec.containers") or () for a in c.get("args") or ()]
     return next((a.partition("=")[2] for a in args if a.startswith(f"{flag}=")), "")
 
 
-def selected_apart(old: Mapping[str, Any], new: Mapping[str, Any], resources: Mapping[str, Mapping[str, Any]]) -> bool:
+def selected_apart(old: Resource | None, new: Resource | None, resources: Resources) -> bool:
     """Whether a Service selects by a label of the pods that this change gives another value: then it serves the new pods alone."""
     before, after = ({**get(pods[0], "metadata.labels")} if (pods := pod_templates(r)) else {} for r in (old, new))
     changed = {key: value for key, value in after.items() if before.get(key) != value}
-    selectors = [get(r, "inputs.spec.selector") or {} for r in resources.values() if r["type"] == SERVICE]
+    selectors = [input_at(r, "spec.selector") or {} for r in resources.values() if r.type == SERVICE]
     return any(selector.get(key) == value for selector in selectors for key, value in changed.items())
 
 
-def pod_templates(workload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def pod_templates(workload: Resource | None) -> list[Mapping[str, Any]]:
     """The pod templates of a LeaderWorkerSet's recording."""
-    template = get(workload, f"inputs.{TEMPLATE}") or {}
+    template = input_at(workload, TEMPLATE) or {}
     return [template[key] for key in ("leaderTemplate", "workerTemplate") if isinstance(template.get(key), Mapping)]
 
 
-def role_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
+def role_of(workload: Resource | None) -> tuple[str, str] | None:
     """Model and role of a LeaderWorkerSet by its pods' labels."""
     for template in pod_templates(workload):
         found = get(template, "metadata.labels") or {}
@@ -121,7 +120,7 @@ def role_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def kv_contract(workload: Mapping[str, Any]) -> list[Any]:
+def kv_contract(workload: Resource | None) -> list[Any]:
     """What both roles of a model must have in common for KV to pass: images, the model argument, and flags about the cache."""
     return [
         (c.get("image"), [a for i, a in enumerate(c.get("args") or ()) if i == 0 or str(a).startswith(SHARED_FLAGS)])
@@ -130,24 +129,24 @@ def kv_contract(workload: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def serving(workload: Mapping[str, Any], resources: Resources) -> frozenset[str]:
+def serving(workload: Resource | None, resources: Resources) -> frozenset[str]:
     """Names of the sets that the Services of a set's model select; of a candidate that waits, the Services have other names.
 
     Where there is no such Service, the set itself.
     """
     found = role_of(workload)
     if found is None:
-        return frozenset({case_name_of(workload)})
+        return frozenset({name_of(workload)})
     names = {serving_service(found[0], role) for role in ("prefill", "decode", "server")}
-    near = [r for r in resources.values() if r["type"] == SERVICE and _namespace(r) == _namespace(workload) and case_name_of(r) in names]
-    selected = {str(name) for r in near if (name := (get(r, "inputs.spec.selector") or {}).get(labels.LWS_NAME))}
-    return frozenset(selected or {case_name_of(workload)})
+    near = [r for r in resources.values() if r.type == SERVICE and _namespace(r) == _namespace(workload) and name_of(r) in names]
+    selected = {str(name) for r in near if (name := (input_at(r, "spec.selector") or {}).get(labels.LWS_NAME))}
+    return frozenset(selected or {name_of(workload)})
 
 
 def tried_only(case: Case) -> bool:
     """Whether a Service that goes led to a candidate alone."""
-    name = (get(case.before, "inputs.spec.selector") or {}).get(labels.LWS_NAME)
-    sets = [r for r in case.all_before.values() if r["type"] == LWS and _namespace(r) == _namespace(case.before) and case_name_of(r) == name]
+    name = (input_at(case.before, "spec.selector") or {}).get(labels.LWS_NAME)
+    sets = [r for r in case.all_before.values() if r.type == LWS and _namespace(r) == _namespace(case.before) and name_of(r) == name]
     return any(name not in serving(r, case.all_before) for r in sets)
 
 
@@ -157,7 +156,7 @@ def _comes(case: Case, name: str, serves: frozenset[str]) -> Effect:
         return Effect(f"{name} is a candidate: no request goes to it")
     if not _taken_over(case):
         return Effect(f"{name} takes requests once its weights are loaded")
-    if labels.WAIT_FOR not in (get(case.after, "inputs.metadata.annotations") or {}):
+    if labels.WAIT_FOR not in (input_at(case.after, "metadata.annotations") or {}):
         return Effect(
             f"requests go to {name} at once, and nothing waits for it: no answers until its weights are loaded; as a candidate it would load first",
             Level.WARNING,
@@ -175,7 +174,7 @@ def _comes(case: Case, name: str, serves: frozenset[str]) -> Effect:
 def _taken_over(case: Case) -> bool:
     """Whether other sets of the model served before."""
     role = role_of(case.after)
-    others = [r for r in case.all_before.values() if r["type"] == LWS and _namespace(r) == _namespace(case.after)]
+    others = [r for r in case.all_before.values() if r.type == LWS and _namespace(r) == _namespace(case.after)]
     return any((found := role_of(r)) and role and found[0] == role[0] for r in others)
 
 
@@ -183,19 +182,19 @@ def _room(case: Case) -> tuple[str, int | None, int]:
     """The pool of a set, its limit in GPUs, and how many all sets on it ask for at the least while the old ones still run."""
     pool = _pool(case.after)
     sets = {**case.all_before, **case.all_after}.values()
-    needed = sum(_gpus(r) for r in sets if r["type"] == LWS and _pool(r) == pool)
-    limits = [get(r, "inputs.spec.limits") or {} for r in case.all_after.values() if r["type"] == NODE_POOL and case_name_of(r) == pool]
+    needed = sum(_gpus(r) for r in sets if r.type == LWS and _pool(r) == pool)
+    limits = [input_at(r, "spec.limits") or {} for r in case.all_after.values() if r.type == NODE_POOL and name_of(r) == pool]
     most = [int(limit[labels.GPU]) for limit in limits if str(limit.get(labels.GPU, "")).isdigit()]
     return pool, most[0] if most else None, needed
 
 
-def _pool(workload: Mapping[str, Any]) -> str:
+def _pool(workload: Resource | None) -> str:
     return next((str(found) for t in pod_templates(workload) if (found := (get(t, "spec.nodeSelector") or {}).get(labels.POOL))), "")
 
 
-def _gpus(workload: Mapping[str, Any]) -> int:
+def _gpus(workload: Resource | None) -> int:
     """GPUs of all groups of a set; of one that is scaled, those of one group."""
-    groups, size = get(workload, "inputs.spec.replicas"), get(workload, f"inputs.{TEMPLATE}.size") or 1
+    groups, size = input_at(workload, "spec.replicas"), input_at(workload, f"{TEMPLATE}.size") or 1
     pods = [
         sum(int((get(c, "resources.limits") or {}).get(labels.GPU, 0)) for c in get(template, "spec.containers") or ())
         for template in pod_templates(workload)
@@ -205,7 +204,7 @@ def _gpus(workload: Mapping[str, Any]) -> int:
 
 def scaling(case: Case) -> Iterator[Effect]:
     """What becomes of the number of engines of a role that KEDA scales."""
-    name = case_name_of(case.before or case.after)
+    name = name_of(case.before or case.after)
     if case.op is not Op.UPDATE:
         return
     least, most = case.values("spec.minReplicaCount"), case.values("spec.maxReplicaCount")
@@ -221,5 +220,5 @@ def scaling(case: Case) -> Iterator[Effect]:
         yield Effect(f"when engines of {name} are added and removed changes")
 
 
-def _namespace(resource: Mapping[str, Any]) -> Any:
-    return get(resource, "inputs.metadata.namespace")
+def _namespace(resource: Resource | None) -> Any:
+    return input_at(resource, "metadata.namespace")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ... import labels
+from ...document.difference import NEW_ID, Op
+from ...document.resource import Resource
 from ...errors import Level
-from ...recording.difference import NEW_ID, Op
-from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, case_name_of, drift, get
+from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, drift, input_at, name_of
 from .engines import LWS, SCALED_OBJECT, engines, scaling, tried_only
 
 CHART = "kubernetes:helm.sh/v4:Chart"
@@ -19,9 +20,7 @@ WHICH = ("kubeconfig", "context", "name", "stackReference")
 
 
 def _node_class(case: Case) -> Iterator[Effect]:
-    pools = [
-        p for p in case.all_after.values() if p["type"] == NODE_POOL and get(p, "inputs.spec.template.spec.nodeClassRef.name") == case_name(case)
-    ]
+    pools = [p for p in case.all_after.values() if p.type == NODE_POOL and input_at(p, "spec.template.spec.nodeClassRef.name") == case_name(case)]
     if case.goes:
         yield Effect("nodes of this class are drained and ended, with their pods", Level.WARNING)
     elif case.op is not Op.CREATE and case.touches("spec"):
@@ -34,10 +33,10 @@ def _node_pool(case: Case) -> Iterator[Effect]:
     if case.op is not Op.UPDATE:
         return
     if case.touches("spec.template"):
-        yield from drift(case, [case.after])
+        yield from drift(case, [case.after] if case.after else [])
         yield from _other_zone(case)
     if case.touches("spec.limits"):
-        before, after = (get(r, "inputs.spec.limits") or {} for r in (case.before, case.after))
+        before, after = (limits or {} for limits in case.values("spec.limits"))
         fewer = any(_number(after.get(k)) < _number(v) for k, v in before.items() if k in after)
         yield Effect("new pods stay pending beyond the lower limit" if fewer else "more nodes may be made", Level.WARNING if fewer else Level.INFO)
     if case.touches("spec.disruption"):
@@ -47,7 +46,7 @@ def _node_pool(case: Case) -> Iterator[Effect]:
 def _other_zone(case: Case) -> Iterator[Effect]:
     """Nodes of the former zone count against the limit of a pool while pods wait for nodes of the other one."""
     before, after = (", ".join(_zones(r)) for r in (case.before, case.after))
-    most = (get(case.after, "inputs.spec.limits") or {}).get(labels.GPU)
+    most = (input_at(case.after, "spec.limits") or {}).get(labels.GPU)
     if before and after and before != after and most is not None:
         yield Effect(
             f"pods wait for nodes in {after}, while those in {before} count against the limit of {most} GPUs until they are empty: where that leaves "
@@ -56,8 +55,8 @@ def _other_zone(case: Case) -> Iterator[Effect]:
         )
 
 
-def _zones(pool: Mapping[str, Any]) -> list[str]:
-    wanted = get(pool, "inputs.spec.template.spec.requirements") or ()
+def _zones(pool: Resource | None) -> list[str]:
+    wanted = input_at(pool, "spec.template.spec.requirements") or ()
     return next((r["values"] for r in wanted if r["key"] == labels.ZONE), [])
 
 
@@ -85,7 +84,7 @@ def _chart(case: Case) -> Iterator[Effect]:
 
 
 def _service(case: Case) -> Iterator[Effect]:
-    if get(case.before or case.after, "inputs.spec.type") != "LoadBalancer":
+    if input_at(case.before or case.after, "spec.type") != "LoadBalancer":
         if case.goes and tried_only(case):
             yield Effect("it was there to try the candidate")
         elif case.goes:
@@ -94,7 +93,7 @@ def _service(case: Case) -> Iterator[Effect]:
         return
     if case.goes:
         yield Effect("the load balancer goes, and its name with it", Level.WARNING)
-    before, after = (get(r, "inputs.metadata.annotations") or {} for r in (case.before, case.after))
+    before, after = (found or {} for found in case.values("metadata.annotations"))
     scheme = f"{labels.NLB}scheme"
     if case.op is Op.UPDATE and before.get(scheme) != after.get(scheme):
         public = "the internet" if after.get(scheme) == "internet-facing" else "the network alone"
@@ -129,7 +128,7 @@ def _secret(case: Case) -> Iterator[Effect]:
 
 def case_name(case: Case) -> str:
     """The object's name in the cluster."""
-    return case_name_of(case.after or case.before)
+    return name_of(case.after or case.before)
 
 
 def _environment(case: Case) -> Iterator[Effect]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ... import labels
+from ...document.difference import Change, Op
+from ...document.resource import Resource
 from ...errors import Level
-from ...recording.difference import Change, Op
-from ..renames import is_custom
 from ..replacements import is_refused
 from .aws import AWS_EFFECTS
-from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, get, join
+from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, Resources, get, join
 from .engines import LWS, PAIRED, kv_contract, pod_templates, role_of, selected_apart
 from .kubernetes import CHART, KUBERNETES_EFFECTS
 
@@ -41,8 +41,6 @@ WORST_FIRST = (
 )
 """Types whose loss costs most, at equal severity: data, the cluster, the network, groups of engines, nodes, the way in."""
 
-Resources = Mapping[str, Mapping[str, Any]]
-
 
 def with_effects(
     changes: Sequence[Change], before: Resources, after: Resources, kept: frozenset[str] = frozenset(), rolling: Mapping[str, str] | None = None
@@ -56,11 +54,11 @@ def with_effects(
     lost = _lost_providers(changes, before, kept)
     judged = []
     for change in changes:
-        case = Case(change, before.get(change.former or change.urn, {}), after.get(change.urn, {}), before, after, rolling or {})
+        case = Case(change, before.get(change.former or change.urn), after.get(change.urn), before, after, rolling or {})
         by_alias = change.urn in kept
         made_anew = change.op is Op.RENAME and not by_alias
         judge = JUDGES.get(change.type)
-        if case.before.get("provider") in lost:
+        if case.before and case.before.provider in lost:
             own = [Effect(WITH_CLUSTER, Level.WARNING)]
         else:
             own = [] if made_anew else [*mixed.get(change.urn, ()), *(judge(case) if judge else ())]
@@ -69,10 +67,10 @@ def with_effects(
     return judged
 
 
-def worst_first(change: Change, resource: Mapping[str, Any]) -> tuple[Any, ...]:
+def worst_first(change: Change, resource: Resource) -> tuple[Any, ...]:
     """A key that sorts changes: by severity, then what costs most to lose, then components after what is in them."""
     place = WORST_FIRST.index(change.type) if change.type in WORST_FIRST else len(WORST_FIRST)
-    return LEVELS.index(change.severity), not is_custom(resource) and not resource["remote"], place, OPS.index(change.op), change.urn
+    return LEVELS.index(change.severity), not resource.real, place, OPS.index(change.op), change.urn
 
 
 def _of_any(case: Case, *, by_alias: bool) -> Iterator[Effect]:
@@ -81,7 +79,7 @@ def _of_any(case: Case, *, by_alias: bool) -> Iterator[Effect]:
     if change.former is not None:
         yield _renamed(case, change.former, by_alias=by_alias)
     away = case.goes or (change.op is Op.RENAME and not by_alias)
-    if away and case.before["options"].get("protect"):
+    if away and case.before and case.before.options.get("protect"):
         yield Effect("it is protected: the engine refuses until an update with protect: false has run", Level.ERROR)
     elif any(p.path == "options.protect" and p.before and not p.after for p in change.paths):
         yield Effect("it is no longer protected: a later change may delete it", Level.WARNING)
@@ -100,7 +98,7 @@ def _renamed(case: Case, former: str, *, by_alias: bool) -> Effect:
     was = name if name != case.change.name else f"{name} of {parent or 'the stack'}"
     if by_alias:
         return Effect(f"was {was}; its alias keeps it")
-    if not is_custom(case.after) and not case.after["remote"]:
+    if case.after and not case.after.real:
         return Effect(f"was {was}, without an alias: all in it is made anew, and what runs is deleted", Level.ERROR)
     return Effect(f"was {was}, without an alias: it is made anew, and the one that runs is deleted", Level.ERROR)
 
@@ -109,15 +107,15 @@ def _lost_providers(changes: Sequence[Change], before: Resources, kept: frozense
     """Providers of clusters that are deleted: what was made through them goes, whatever else is said of it."""
     gone = [c for c in changes if c.op in (Op.DELETE, Op.REPLACE) or (c.op is Op.RENAME and c.urn not in kept)]
     clusters = {c.former or c.urn for c in gone if c.type in CLUSTERS}
-    providers = [r for r in before.values() if r["type"] == KUBERNETES]
-    return {r["urn"] for r in providers if clusters & {urn for urns in r.get("inputDependencies", {}).values() for urn in urns}}
+    providers = [r for r in before.values() if r.type == KUBERNETES]
+    return {r.urn for r in providers if clusters & {urn for urns in r.input_dependencies.values() for urn in urns}}
 
 
 def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources) -> dict[str, list[Effect]]:
     """Prefill and decode of one model roll by themselves: where what they must share changes, both revisions serve together for a while."""
     roles: dict[tuple[str, str], dict[str, str]] = {}
     for urn, resource in after.items():
-        found = role_of(resource) if resource["type"] == LWS else None
+        found = role_of(resource) if resource.type == LWS else None
         if found is not None:
             roles.setdefault((found[0], _identity(resource)), {})[found[1]] = urn
     effects: dict[str, list[Effect]] = {}
@@ -130,6 +128,6 @@ def _mixed_roles(changes: Sequence[Change], before: Resources, after: Resources)
     return effects
 
 
-def _identity(workload: Mapping[str, Any]) -> str:
+def _identity(workload: Resource) -> str:
     """What tells the pods of a pair from those of a candidate of the same model; nothing where somebody else wrote them."""
     return next((str(found) for t in pod_templates(workload) if (found := (get(t, "metadata.labels") or {}).get(labels.IDENTITY))), "")
