@@ -1,9 +1,11 @@
-"""Reading YAML strictly: safe types only, and a key given twice is an error instead of a silent loss."""
+"""Reading YAML strictly: safe types only, and a key given twice is an error instead of a silent loss. Dates and times stay texts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,28 @@ from .errors import Finding, Level, SpecError
 from .place import Place
 
 MAX_BYTES = 5_000_000
+_FROM_PULUMI = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4}) \S+")
+"""How a program gets a date or time of its stack file: Pulumi's CLI prints Go's `time.Time` (`unmarshalObject` in
+https://github.com/pulumi/pulumi/blob/v3.276.0/sdk/go/common/resource/config/object.go)."""
+
+
+def dates_as_text(value: Any) -> Any:
+    """A date or time, also as Pulumi hands it over, as a text in UTC: `2027-01-31T11:30:00Z`, at midnight the day alone. Else the value.
+
+    YAML takes `endsAt: 2027-06-01` without quotes for a date, and Pulumi makes a midnight of it: plan and deployment must read the same text.
+    """
+    if isinstance(value, str) and (found := _FROM_PULUMI.fullmatch(value)):
+        read: object = f"{found[1]}T{found[2]}{found[3]}"
+    elif isinstance(value, date):
+        read = value.isoformat()
+    else:
+        return value
+    try:
+        time = datetime.fromisoformat(str(read))
+        time = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).replace(microsecond=0, tzinfo=None)
+    except (ValueError, OverflowError):
+        return str(value)
+    return time.date().isoformat() if time == datetime.combine(time, datetime.min.time()) else f"{time.isoformat()}Z"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -26,6 +50,15 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 raise yaml.constructor.ConstructorError(None, None, f"key {name} stands here twice", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
+
+    def construct_date(self, node: Any) -> str:
+        try:
+            return str(dates_as_text(self.construct_yaml_timestamp(node)))
+        except (AttributeError, ValueError):  # no day of the calendar: whoever wants one says so
+            return str(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
 
 
 def read_yaml(path: Path) -> Any:

@@ -10,6 +10,7 @@ from bad_input.reservations import FIRST, SECOND, reservation, reserving
 from disagg_serving.errors import Finding
 from disagg_serving.forecast.cost import cost_of, now
 from disagg_serving.spec.capacity import ReservationSpec
+from disagg_serving.spec.validation import parse
 from factories import check, environment, layout, model, role
 
 DAY = now().date().isoformat()
@@ -98,13 +99,15 @@ def test_a_shared_reservation_that_says_what_it_holds() -> None:
         ("2026-12-01", "2026-12-01T00:00:00Z"),
         (date(2026, 12, 1), "2026-12-01T00:00:00Z"),
         (datetime(2026, 12, 1, 11, 30, tzinfo=UTC), "2026-12-01T11:30:00Z"),
+        ("2026-12-01 00:00:00 +0000 UTC", "2026-12-01T00:00:00Z"),
+        ("2026-12-01 09:00:00.5 +0900 JST", "2026-12-01T00:00:00Z"),
         ("2026-12-01T11:30:00", "2026-12-01T11:30:00Z"),
         ("2026-12-01T09:00:00+09:00", "2026-12-01T00:00:00Z"),
     ],
 )
 def test_times_are_read_as_yaml_and_people_write_them(written: object, meant: str) -> None:
-    """YAML makes dates of some texts; without an offset a time is UTC, as AWS prints it."""
-    read = ReservationSpec.model_validate({"id": FIRST, "endsAt": written})
+    """YAML makes dates of some texts, and Pulumi texts of those; without an offset a time is UTC, as AWS prints it."""
+    read = parse(ReservationSpec, {"id": FIRST, "endsAt": written})
     assert read.ends_at == meant
     assert read.end == datetime.fromisoformat(meant)
 

@@ -1,6 +1,6 @@
 """Where a role's nodes come from."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -15,15 +15,11 @@ YEARS = range(2000, 9000)
 
 
 def _moment(value: Any) -> Any:
-    """A point in time as YAML or a person writes it, as text in UTC; a day means its beginning."""
+    """A point in time as a person writes it, as text in UTC; a day means its beginning."""
     try:
-        read = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
+        read = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
         raise RefusalError("is no point in time", allowed="day and time in UTC, like 2027-01-31T11:30:00Z") from None
-    if isinstance(read, date) and not isinstance(read, datetime):
-        read = datetime(read.year, read.month, read.day, tzinfo=UTC)
-    if not isinstance(read, datetime):
-        raise RefusalError("is no point in time", allowed="day and time in UTC, like 2027-01-31T11:30:00Z")
     if read.year not in YEARS:
         raise RefusalError("is no time at which a reservation ends", allowed=f"a year from {YEARS[0]} to {YEARS[-1]}")
     known = read if read.tzinfo else read.replace(tzinfo=UTC)

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
 from ..place import TOP, Place, Step, renumbered
+from ..yaml_io import dates_as_text
 from .base import DNS_LABEL, FORMS, RefusalError, model_in
 from .form_words import BOUNDS, WORDS
 
@@ -209,7 +210,7 @@ def _is_model(loc: Loc) -> bool:
 
 
 class _Cleaner:
-    """Takes out what no model could describe: encrypted values, keys that are no texts, structures that hold themselves.
+    """Takes out what no model could describe: encrypted values, keys that are no texts, structures that hold themselves. Dates become texts.
 
     A `secure:` inside the environment would turn the whole key secret while reads return plain text.
     """
@@ -224,7 +225,12 @@ class _Cleaner:
 
     def clean(self, data: Any, loc: Loc = (), above: tuple[int, ...] = ()) -> None:
         """Look at everything below `loc`."""
-        for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        for written, given in list(data.items() if isinstance(data, dict) else enumerate(data)):
+            key, value = dates_as_text(written), dates_as_text(given)
+            if key is not written:
+                data[key] = data.pop(written)
+            if value is not given:
+                data[key] = value
             if isinstance(data, dict) and not isinstance(key, str):
                 self._odd_key(loc, key)
                 del data[key]
