@@ -205,7 +205,7 @@ def test_a_prefill_run_that_measured_nothing(seen: Sequence[Sample], changes: di
     assert found.verdict
     assert found.verdict.rate is None
     assert words in found.verdict.reason
-    assert words in render_runs([found.as_dict(wanted)])
+    assert words in render_runs([found])
 
 
 def test_a_decode_rate_at_the_wanted_pace() -> None:
@@ -257,7 +257,7 @@ def test_traffic_measures_no_role() -> None:
     (run,) = runs(wanted, RunKind.TRAFFIC)
     (found,) = measure(wanted, wanted.served[0], run, 0, perform([]))
     assert found.verdict is None
-    text = render_runs([found.as_dict(wanted)])
+    text = render_runs([found])
     assert "600 requests of 8000 + 1000 tokens, 2 requests/s" in text
     assert "TTFT   mean 20.0  p50 20.0  p90 20.0  p99 20.0 ms" in text
     assert "plan: decode: 151 to 605 tokens/s/GPU (bound" in text

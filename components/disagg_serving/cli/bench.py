@@ -71,8 +71,10 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
         found += measure(layout, served, one, tpot_ms or 0, loader.run)
     if write_back:
         _write(found, given.file.path)
-    runs = [m.as_dict(layout) for m in found]
-    emit(json.dumps({"version": 1, "runs": runs}, indent=2) if output_format is DataFormat.JSON else render_runs(runs), None)
+    if output_format is DataFormat.JSON:
+        emit(json.dumps({"version": 1, "runs": [m.as_dict() for m in found]}, indent=2), None)
+    else:
+        emit(render_runs(found), None)
     last = {(m.served.spec.name, m.finished.run.kind): m.verdict for m in found}
     return 2 if any(v is not None and v.rate is None for v in last.values()) else 0
 

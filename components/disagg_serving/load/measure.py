@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..document.traffic import Forecast
 from ..forecast.traffic import forecast_of
 from ..manifests.load import Run
 from ..planning.shapes import Layout, Served
@@ -29,13 +30,14 @@ class Finished:
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished run and what it says of its role's rate; nothing for the expected traffic, which measures no role."""
+    """A finished run, what it says of its role's rate (nothing for the expected traffic, which measures no role), and what the plan says."""
 
     served: Served
     finished: Finished
     verdict: Verdict | None
+    forecast: Forecast | None
 
-    def as_dict(self, layout: Layout) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Plain data: lengths and pace of the run, what was counted, the rate or why there is none, and the plan's forecast."""
         run = self.finished.run
         found: dict[str, Any] = {
@@ -53,22 +55,22 @@ class Measured:
             rate = self.verdict.rate
             found["rate"] = None if rate is None else {"inputTokens": self.verdict.input_tokens, "tokensPerSecondPerGPU": round(rate, 1)}
             found["notMeasured"] = self.verdict.reason or None
-        found["forecast"] = data_of(forecast_of(layout, self.served))
+        found["forecast"] = data_of(self.forecast)
         return found
 
 
 def measure(layout: Layout, served: Served, run: Run, pace_ms: float, perform: Callable[[Run], Finished]) -> list[Measured]:
     """Perform a run; a decode run that was held back or too slow is tried again with longer answers or fewer requests at a time."""
-    groups = {g.role: g for g in layout.groups_of(served)}
+    groups, forecast = {g.role: g for g in layout.groups_of(served)}, forecast_of(layout, served)
     done = perform(run)
     if run.kind == RunKind.TRAFFIC:
-        return [Measured(served, done, None)]
+        return [Measured(served, done, None, forecast)]
     if run.kind == RunKind.PREFILL:
-        return [Measured(served, done, judge_prefill(run, done.result, done.samples, groups["prefill"]))]
+        return [Measured(served, done, judge_prefill(run, done.result, done.samples, groups["prefill"]), forecast)]
     found: list[Measured] = []
     while True:
         verdict = judge_decode(done.run, done.result, done.samples, groups["decode"], pace_ms)
-        found.append(Measured(served, done, verdict))
+        found.append(Measured(served, done, verdict, forecast))
         following = _next(done.run, verdict, served.max_model_len)
         if following is None or len(found) == MOST_DECODE_RUNS:
             return found
