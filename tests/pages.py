@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from disagg_serving.document.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
+from disagg_serving.document.difference import Change, CheckChanges, Difference, FigureChange, Op, PathChange
 from disagg_serving.document.resource import Resource
 from disagg_serving.errors import Finding, Level
 from disagg_serving.recording.graph import Graph
@@ -48,9 +48,9 @@ DIFFERENCE = Difference(
     "0123456789abcdef",
     notes=["the base has other requirements"],
     unchanged=61,
-    capacity=[Delta("llama-70b decode", "KV tokens", 200_000, 188_928, "an engine", Level.WARNING)],
-    placement=[Delta("decode-p5-48xlarge", "nodes", 1, 2, "p5.48xlarge")],
-    cost=[Delta("total", "price", 40_000.5, 80_513.52, "USD a month")],
+    capacity=[FigureChange("llama-70b decode", "KV tokens", 200_000, 188_928, "an engine", Level.WARNING)],
+    placement=[FigureChange("decode-p5-48xlarge", "nodes", 1, 2, "p5.48xlarge")],
+    cost=[FigureChange("total", "price", 40_000.5, 80_513.52, "USD a month")],
     checks=CheckChanges([], [Finding("quota", Level.INFO, "models", "may start instances")], ()),
 )
 
@@ -158,7 +158,7 @@ def hostile_plan() -> Plan:
     changes = [Change(t, t, t, op, [PathChange(t, t, t, True)], t, level, t) for t in HOSTILE for op in Op for level in (Level.ERROR, Level.INFO)][
         :60
     ]
-    deltas = [Delta(t, t, t, t, t, Level.WARNING) for t in HOSTILE]
+    deltas = [FigureChange(t, t, t, t, t, Level.WARNING) for t in HOSTILE]
     difference = Difference("main`@octocat", "abc", True, HOSTILE[:3], 3, deltas, deltas, deltas, CheckChanges(findings, findings, ()))
     data = existing_cluster(aggregated(server=role(nodeSelector={"pool": "a"}, tolerations=[])), autoMode=False, nodeRole=None)
     plan = assemble("disagg-serving", "a`@octocat <b>|", Graph(resources), findings, check(data).layout)

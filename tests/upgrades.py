@@ -12,9 +12,9 @@ from typing import Any
 
 from disagg_serving.comparison.base_plan import read_plan
 from disagg_serving.comparison.compare import compare
-from disagg_serving.comparison.paths import differences
 from disagg_serving.comparison.renames import find_renames
 from disagg_serving.comparison.replacements import is_refused
+from disagg_serving.comparison.values import differences
 from disagg_serving.document.difference import Change, Op
 from disagg_serving.document.resource import COMPUTED, SECRET, STACK_TYPE, Resource
 from disagg_serving.errors import SpecError, ToolError

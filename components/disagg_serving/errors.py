@@ -21,11 +21,15 @@ class Level(StrEnum):
     WARNING = "warning"
     INFO = "info"
 
+    @property
+    def rank(self) -> int:
+        """Its place among the levels, 0 for the worst."""
+        return list(Level).index(self)
+
 
 SHOWN_LENGTH, SHOWN_DEPTH, SHOWN_ITEMS = 80, 6, 6
 MAX_PLAIN_NUMBER = 10**15
 _BYTE = 0x100
-_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
 def _plain(value: Any) -> Any:
@@ -113,7 +117,7 @@ class Terminated(SystemExit):
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Findings without repetition: errors first, then by path and id."""
     unique = {(f.id, f.path, f.message): f for f in findings}
-    return sorted(unique.values(), key=lambda f: (_ORDER[f.level], f.path, f.id, f.message))
+    return sorted(unique.values(), key=lambda f: (f.level.rank, f.path, f.id, f.message))
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

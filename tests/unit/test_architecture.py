@@ -40,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "resources": CHECKED | {"lookups", "manifests", "resources", "sdk", ""},
     "recording": CHECKED | {"manifests", "resources", "recording", "sdk"},
     "comparison": CHECKED | {"manifests", "recording", "comparison"},
-    "report": CHECKED | {"manifests", "recording", "comparison", "verify", "load", "report"},
+    "report": BASE | {"spec", "document", "rules", "recording", "verify", "load", "report"},
     "schemas": FORM | {"document"},
     "cli": CHECKED | {"schemas", "lookups", "manifests", "resources", "recording", "comparison", "report", "verify", "load", "cli", ""},
     "__main__": {"cli"},

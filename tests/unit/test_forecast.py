@@ -14,6 +14,7 @@ from disagg_serving.errors import Level
 from disagg_serving.forecast.capacities import capacity_of
 from disagg_serving.forecast.cost import cost_of, old_prices
 from disagg_serving.forecast.traffic import forecast_of
+from disagg_serving.records import data_of
 from factories import ROOT, aggregated, check, environment, layout, model, role
 
 WORK = {"inputTokens": 8000, "outputTokens": 1000}
@@ -58,6 +59,17 @@ def test_capacity_is_that_of_the_slower_role() -> None:
     more = forecast(served(0.5, rated(4000, replicas=2), rated(600)))
     assert carried(more) == pytest.approx(1.2)
     assert more.bound_by == "decode"
+
+
+def test_which_keys_a_forecast_has() -> None:
+    """With rates of both roles the time that prompts wait is there, null where they would wait for ever; without them its key is not."""
+    fine, late = (data_of(forecast(served(requests, rated(4000), rated(600)))) for requests in (0.5, 5))
+    assert fine["prefillWaitSeconds"] > 0
+    assert late["prefillWaitSeconds"] is None
+    assert fine.keys() == late.keys() >= {"requestsPerSecond", "utilisation", "ratio"}
+    bounds = data_of(forecast(served(0.5, role(), role())))
+    assert not {"prefillWaitSeconds", "requestsPerSecond", "problem"} & bounds.keys()
+    assert list(data_of(forecast(served(0.5, rated(4000, at=200), rated(600, at=200))))) == ["model", "problem"]
 
 
 def test_what_a_token_costs_is_the_roles_hour_over_its_tokens() -> None:

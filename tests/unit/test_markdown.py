@@ -7,7 +7,7 @@ from typing import Any
 import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
-from disagg_serving.document.difference import Change, CheckChanges, Delta, Difference, Op, PathChange
+from disagg_serving.document.difference import Change, CheckChanges, Difference, FigureChange, Op, PathChange
 from disagg_serving.document.resource import Resource
 from disagg_serving.errors import Finding, Level
 from disagg_serving.recording.graph import Graph
@@ -176,7 +176,7 @@ def test_differences_stand_worst_first() -> None:
         Change("u1", "eks:index:Cluster", "prod", Op.REPLACE, [PathChange("vpcId", "a", "b", True)], "everything goes", Level.ERROR),
         Change("u2", "aws:ec2/vpc:Vpc", "prod", Op.UPDATE, [PathChange("tags.a", None, "x")]),
     ]
-    costs = [Delta("total", "price", 100.0, 150.0, "USD a month"), Delta("x", "nodes", 1, 2, "p5.48xlarge", Level.WARNING)]
+    costs = [FigureChange("total", "price", 100.0, 150.0, "USD a month"), FigureChange("x", "nodes", 1, 2, "p5.48xlarge", Level.WARNING)]
     notes, checks = ["the base has other requirements"], CheckChanges([finding], [gone])
     difference = Difference("origin/main", "abc", notes=notes, unchanged=7, cost=costs, checks=checks)
     text = render_markdown([replace(plan_of(environment(), findings=[finding]), changes=changes, difference=difference)])

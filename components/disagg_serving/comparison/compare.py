@@ -15,12 +15,12 @@ from ..recording.graph import Graph
 from ..recording.plan import Plan, assemble
 from . import default_provider
 from .base_plan import ALL, BasePlans, read_plan
-from .deltas import at_most_deltas, capacity_deltas, check_changes, cost_deltas, placement_deltas
 from .effects.weigh import with_effects, worst_first
-from .paths import differences
+from .figures import compare_at_most, compare_capacity, compare_checks, compare_cost, compare_placement
 from .renames import Rename, find_renames
 from .replacements import checked_on, covers, forces_replacement, is_known
 from .revision import Revision
+from .values import differences
 
 OPTIONS = ("protect", "retainOnDelete", "deletedWith", "ignoreChanges", "replaceOnChanges", "additionalSecretOutputs", "customTimeouts")
 """Options whose change the state keeps; the others only steer one run."""
@@ -79,7 +79,7 @@ def _not_compared(plan: Plan, before: PlanDocument | None, revision: Revision, f
     """The plan with a finding in place of changes; the checks of a base that only refuses its input are compared."""
     message = f"has no plan of {revision.asked} ({revision.commit[:10]}) to be compared with: {failure}"
     fix = "give --base a revision that can be planned, or look at `pulumi preview`"
-    checks = check_changes(before.checks, plan.checks) if before else CheckChanges()
+    checks = compare_checks(before.checks, plan.checks) if before else CheckChanges()
     difference = Difference(revision.asked, revision.commit, compared=False, notes=notes, checks=checks)
     finding = Finding("base-not-compared", Level.ERROR, f"stack {plan.stack}", message, None, "", fix)
     return replace(plan, checks=sort_findings([*plan.checks, finding]), difference=difference)
@@ -96,7 +96,7 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
     """The plan `after` with what differs from `before`, which may lack what its release did not say; None where there was no such stack."""
     before = before or read_plan({})
     old, new = _resources(before), _resources(after)
-    checks = check_changes(before.checks, after.checks)
+    checks = compare_checks(before.checks, after.checks)
     if not new and after.checks:
         # what is refused declares nothing, which does not mean that anything is deleted
         notes = [*notes, "the checks stop before any resource is declared, so only they are compared"]
@@ -104,22 +104,22 @@ def compare(  # noqa: PLR0913, PLR0917 (two plans, and what is known about both)
     moved = _of_another_project(before, after)
     if moved:
         old = {}
-    if old and new and default_provider.is_told(after) and not default_provider.is_told(before):
+    if old and new and default_provider.has_provider(after) and not default_provider.has_provider(before):
         notes = [*notes, f"{base} does not say its aws: configuration: region, account and tags are not compared"]
     declared = len(new)
     old, new = default_provider.with_default_provider(before, after, old, new)
     renames = find_renames(old, new)
     changes = _changes(old, new, renames)
     judged = with_effects(changes, old, new, frozenset(r.urn for r in renames if r.by_alias), rolling)
-    more_nodes, more_cost = at_most_deltas(before, after)
+    more_nodes, more_cost = compare_at_most(before, after)
     difference = Difference(
         base,
         commit,
         notes=[*notes, *_notes(old, new, changes)],
         unchanged=declared - sum(c.urn in new and c.type != default_provider.TYPE for c in changes),
-        capacity=capacity_deltas(before.capacity, after.capacity),
-        placement=[*placement_deltas(before.placement, after.placement), *more_nodes],
-        cost=[*cost_deltas(before.cost, after.cost), *more_cost],
+        capacity=compare_capacity(before.capacity, after.capacity),
+        placement=[*compare_placement(before.placement, after.placement), *more_nodes],
+        cost=[*compare_cost(before.cost, after.cost), *more_cost],
         checks=checks,
     )
     ordered = sorted(judged, key=lambda c: worst_first(c, new.get(c.urn) or old[c.urn]))

@@ -33,7 +33,7 @@ UNTAGGED = frozenset(
 Resources = Mapping[str, Resource]
 
 
-def is_told(plan: PlanDocument) -> bool:
+def has_provider(plan: PlanDocument) -> bool:
     """Whether a plan says what its default provider is; those of older releases do not."""
     return AWS in plan.providers
 
@@ -44,7 +44,7 @@ def with_default_provider(before: PlanDocument, after: PlanDocument, old: Resour
     Since pulumi-aws 7 each regional resource has the provider's region as its own, so that a change of it replaces them one by one; tags
     of the provider are part of each resource's `tagsAll`. Unchanged where one plan does not say what its providers are.
     """
-    if any(not is_told(plan) or not plan.resources for plan in (before, after)):
+    if any(not has_provider(plan) or not plan.resources for plan in (before, after)):
         return old, new
     given = [plan.providers[AWS] for plan in (before, after)]
     if given[0] == given[1]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..document.resource import Resource
-from .paths import differences
+from .values import differences
 
 Resources = Mapping[str, Resource]
 

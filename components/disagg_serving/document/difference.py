@@ -12,6 +12,8 @@ from ..records import Record
 
 NEW_ID = "<computed anew>"
 """What a computed value becomes when the resource that it comes from is made anew."""
+TOTAL = "total"
+"""The subject of a figure of all lines of cost together."""
 
 
 class Op(StrEnum):
@@ -52,7 +54,7 @@ class Change(Record):
 
 
 @dataclass(frozen=True)
-class Delta(Record):
+class FigureChange(Record):
     """A figure that differs; null where one revision has no such."""
 
     subject: str
@@ -87,7 +89,7 @@ class Difference(Record):
     """What a reader has to know about the comparison."""
     unchanged: int = 0
     """Resources."""
-    capacity: Sequence[Delta] = ()
-    placement: Sequence[Delta] = ()
-    cost: Sequence[Delta] = ()
+    capacity: Sequence[FigureChange] = ()
+    placement: Sequence[FigureChange] = ()
+    cost: Sequence[FigureChange] = ()
     checks: CheckChanges = field(default_factory=CheckChanges)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..catalog.entries import Instance
+from ..forecast.capacities import KIND
 from ..manifests.names import pair_name
 from ..planning.placement import Node, by_pool, place, pool_key
 from ..planning.shapes import Group, Layout, Pool, Served
@@ -101,6 +103,11 @@ def scenes_of(layout: Layout) -> list[Scene]:
         entrances = [_entrance(layout, pair) for served in layout.served if served.spec.name in models for pair in _pairs(layout, served)]
         scenes.append(Scene(entrances, [_pool(key, groups[key], *placed[key], owners) for key in keys]))
     return scenes
+
+
+def instances_of(layout: Layout) -> dict[tuple[str, str, str], Instance]:
+    """The instance type of each engine, by what its capacity names: model, generation and role."""
+    return {(g.served.spec.name, g.served.spec.generation or "", KIND.get(g.role, g.role)): g.instance for g in layout.groups}
 
 
 def _together(layout: Layout) -> list[tuple[set[str], list[str]]]:

@@ -32,7 +32,7 @@ from ..resources.base import Watch, watched
 from ..resources.wording import ChecksFailed
 from ..rules.evaluation import Evaluation, Question
 from .graph import Graph
-from .stops import OfflineError, said, trace_of
+from .stops import OfflineError, reason_of, trace_of
 
 PROGRAM = "__main__.py"
 _PLACEHOLDER = "secret"
@@ -109,7 +109,7 @@ def record(  # noqa: PLR0913 (what a run of a program consists of)
     except SystemExit as problem:
         raise ProgramError(stack, f"it ended by itself, with exit code {problem.code}") from None
     except Exception as problem:
-        raise ProgramError(stack, said(problem, root), trace_of(problem, root)) from problem
+        raise ProgramError(stack, reason_of(problem, root), trace_of(problem, root)) from problem
     graph = monitor.graph(callbacks.counted())
     if left and all(r.type == STACK_TYPE for r in graph.resources.values()):
         raise ProgramError(stack, "it ended by itself, with exit code 0, before it declared anything")

@@ -13,7 +13,7 @@ class OfflineError(Exception):
     """What a program asks for has no answer without an engine; the text is the whole sentence."""
 
 
-def said(problem: Exception, root: Path) -> str:
+def reason_of(problem: Exception, root: Path) -> str:
     """What an exception says, and the last line of the program itself that led there."""
     own = [(f.filename, f.lineno) for f in _own_frames(problem, root)]
     if isinstance(problem, SyntaxError) and problem.filename:

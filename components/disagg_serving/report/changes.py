@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..document.difference import Change, Delta, Difference, Op, PathChange
+from ..document.difference import Change, Difference, FigureChange, Op, PathChange
 from ..document.plan import PlanDocument
 from ..errors import Finding, Level, visible
 from .words import STYLES, short_type, values_of
@@ -57,7 +57,7 @@ def _path(change: PathChange) -> Text:
     return Text.assemble((visible(change.path), "cyan"), ": ", before, " -> ", after, (forced, "red"))
 
 
-def _deltas(groups: Sequence[tuple[str, Sequence[Delta]]]) -> Table:
+def _deltas(groups: Sequence[tuple[str, Sequence[FigureChange]]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("differs", no_wrap=True)
     table.add_column("of", overflow="fold")

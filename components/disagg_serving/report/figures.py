@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..comparison.deltas import TOTAL
 from ..document.capacity import Bars, Fit
 from ..document.cost import RoleCost
-from ..document.difference import Delta, Op
+from ..document.difference import TOTAL, FigureChange, Op
 from ..document.placement import Autoscaling, ScaledRole
 from ..document.plan import Callback, PlanDocument
 from ..document.resource import Resource
@@ -226,7 +225,7 @@ def figure(value: float | str | None) -> str:
     return f"{value:,.2f}" if value != int(value) else f"{int(value):,}"
 
 
-def step(delta: Delta) -> str:
+def step(delta: FigureChange) -> str:
     """How much a figure grows or shrinks, where both are numbers."""
     if isinstance(delta.before, str) or isinstance(delta.after, str) or delta.before is None or delta.after is None:
         return ""
@@ -250,7 +249,7 @@ class Line:
 def overview(plans: Sequence[Plan]) -> list[Line]:
     """A line a stack, the worst first: what makes one of two stacks with like verdicts the worse is how much is wrong and breaks."""
     lines = [_line(plan) for plan in plans]
-    return sorted(lines, key=lambda line: (tuple(Level).index(line.verdict.level), *(-n for n in _grave(line.plan))))
+    return sorted(lines, key=lambda line: (line.verdict.level.rank, *(-n for n in _grave(line.plan))))
 
 
 def _line(plan: Plan) -> Line:

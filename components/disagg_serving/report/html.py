@@ -5,19 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..document.difference import Change, Op
 from ..document.resource import STACK_TYPE, Resource
 from ..errors import Finding, Level, visible
-from ..forecast.capacities import KIND
-from ..recording.picture import scenes_of
+from ..recording.picture import instances_of, scenes_of
 from ..recording.plan import Plan
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
-from .figures import OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
+from .figures import OP_ORDER, OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
 from .files import to_yaml
 from .words import short_type, values_of
 
@@ -114,10 +114,9 @@ def _memory(plan: Plan) -> list[dict[str, Any]]:
     """The bar of each engine's GPU: segments by their start and length, and the ends of the estimate of the KV cache."""
     if plan.layout is None:
         return []
-    of = {(g.served.spec.name, g.served.spec.generation or "", KIND.get(g.role, g.role)): g.instance for g in plan.layout.groups}
-    found = []
+    instances, found = instances_of(plan.layout), []
     for entry in plan.capacity:
-        instance, gib = of[entry.model, entry.generation, entry.role], entry.per_gpu
+        instance, gib = instances[entry.model, entry.generation, entry.role], entry.per_gpu
         gpu, total = instance.gpu, instance.gpu.memory_gib_torch
         parts = [("weights", gib.weights_gib.mid), ("overhead", gib.overhead_gib.mid), ("kv", max(gib.kv_gib.mid, 0))]
         start, segments = 0.0, []
@@ -136,34 +135,45 @@ def _unit(gib: float, total: float) -> float:
     return round(min(max(gib / total, 0), 1) * WIDTH, 1)
 
 
-def _resources(plan: Plan) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class ResourceRow:
+    """A resource as the page lists it, with what happens to it since the base."""
+
+    urn: str
+    type: str
+    name: str
+    change: Mapping[str, Any] | None
+    op: Op | None
+    word: str
+    parent: str = ""
+    notes: Sequence[str] = ()
+    inputs: str = ""
+    options: str = ""
+    needs: Sequence[str] = ()
+
+
+def _resources(plan: Plan) -> list[ResourceRow]:
     """All resources, with what a base revision does to them; those that go come first, then what changes, then the rest by type."""
     changes = {c.urn: c for c in plan.changes}
     rows = [_resource(r, changes.get(r.urn), plan) for r in plan.resources if r.type != STACK_TYPE]
-    rows += [_gone(c) for urn, c in changes.items() if urn not in plan.graph.resources]
-    order = {op: i for i, op in enumerate((Op.REPLACE, Op.DELETE, Op.RENAME, Op.UPDATE, Op.CREATE))}
-    return sorted(rows, key=lambda r: (order.get(r["op"], len(order)), r["parent"], r["type"], r["name"]))
+    gone = [c for urn, c in changes.items() if urn not in plan.graph.resources]
+    rows += [ResourceRow(c.urn, short_type(c.type), c.name, _change(c), c.op, OP_WORDS[c.op]) for c in gone]
+    return sorted(rows, key=lambda r: (OP_ORDER.index(r.op) if r.op else len(OP_ORDER), r.parent, r.type, r.name))
 
 
-def _resource(resource: Resource, change: Change | None, plan: Plan) -> dict[str, Any]:
+def _resource(resource: Resource, change: Change | None, plan: Plan) -> ResourceRow:
     graph = plan.graph.resources
     parent = graph.get(resource.parent or "")
-    needs = [f"{short_type(graph[u].type)} {graph[u].name}" if u in graph else u for u in resource.depends_on]
-    return {
-        "urn": resource.urn,
-        "op": change.op if change else None,
-        "word": OP_WORDS[change.op] if change else "",
-        "change": _change(change) if change else None,
-        "type": short_type(resource.type),
-        "name": resource.name,
-        "parent": f"{short_type(parent.type)} {parent.name}" if parent and parent.type != STACK_TYPE else "",
-        "notes": notes_of(resource),
-        "inputs": to_yaml(dict(resource.inputs)) if resource.inputs else "",
-        "options": to_yaml(dict(resource.options)) if resource.options else "",
-        "needs": needs,
-    }
-
-
-def _gone(change: Change) -> dict[str, Any]:
-    plain = {"urn": change.urn, "op": change.op, "word": OP_WORDS[change.op], "change": _change(change), "type": short_type(change.type)}
-    return plain | {"name": change.name, "parent": "", "notes": [], "inputs": "", "options": "", "needs": []}
+    return ResourceRow(
+        resource.urn,
+        short_type(resource.type),
+        resource.name,
+        _change(change) if change else None,
+        change.op if change else None,
+        OP_WORDS[change.op] if change else "",
+        parent=f"{short_type(parent.type)} {parent.name}" if parent and parent.type != STACK_TYPE else "",
+        notes=notes_of(resource),
+        inputs=to_yaml(dict(resource.inputs)) if resource.inputs else "",
+        options=to_yaml(dict(resource.options)) if resource.options else "",
+        needs=[f"{short_type(graph[u].type)} {graph[u].name}" if u in graph else u for u in resource.depends_on],
+    )

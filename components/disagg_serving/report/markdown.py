@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..document.capacity import EngineCapacity, Fit
 from ..document.cost import Cost, CostLine, RoleCost
-from ..document.difference import Change, Delta, Difference
+from ..document.difference import Change, Difference, FigureChange
 from ..document.plan import PlanDocument
 from ..document.resource import STACK_TYPE
 from ..errors import Finding, Level
@@ -174,8 +174,7 @@ def _difference(changes: Sequence[Change], difference: Difference) -> list[Part]
     if grave:
         parts.append(Part(1, "changes to look at", ["### Changes", ""], [_change(c) for c in grave], [""]))
     if deltas:
-        order = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
-        rows = [_delta(d) for d in sorted(deltas, key=lambda d: order[d.severity])]
+        rows = [_delta(d) for d in sorted(deltas, key=lambda d: d.severity.rank)]
         head = ["### Figures that differ", "", *_table(["of", "figure", "before", "after", "change"], 3)]
         parts.append(Part(3, "figures that differ", head, rows, [""]))
     if mild:
@@ -203,7 +202,7 @@ def _change(change: Change) -> str:
     return "\n".join(lines)
 
 
-def _delta(delta: Delta) -> str:
+def _delta(delta: FigureChange) -> str:
     mark = "**" if delta.severity is not Level.INFO else ""
     unit = f" {prose(delta.unit, 40)}" if delta.unit else ""
     values = [prose(figure(delta.before), 80), f"{mark}{prose(figure(delta.after), 80)}{mark}", step(delta)]

@@ -13,7 +13,6 @@ from ...errors import Level
 Resources = Mapping[str, Resource]
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 SERVICE = "kubernetes:core/v1:Service"
-_ORDER = {Level.ERROR: 2, Level.WARNING: 1, Level.INFO: 0}
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def input_at(resource: Resource | None, path: str) -> Any:
 
 def join(effects: Iterable[Effect]) -> Effect:
     """One effect out of several: the worst level, and the sentences with the worst first."""
-    ordered = sorted(dict.fromkeys(effects), key=lambda e: -_ORDER[e.level])
+    ordered = sorted(dict.fromkeys(effects), key=lambda e: e.level.rank)
     return Effect("; ".join(e.text for e in ordered), ordered[0].level) if ordered else Effect("")
 
 

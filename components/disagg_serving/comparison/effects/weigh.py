@@ -21,7 +21,6 @@ CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")
 WITH_CLUSTER = "it goes with the cluster that it is in"
 MIXED = "while it rolls, prefill and decode of two revisions exchange KV, which may fail"
 JUDGES: Mapping[str, Judge] = {**AWS_EFFECTS, **KUBERNETES_EFFECTS}
-LEVELS = tuple(Level)
 OPS = (Op.RENAME, Op.REPLACE, Op.DELETE, Op.UPDATE, Op.CREATE)
 WORST_FIRST = (
     "pulumi:providers:aws",
@@ -70,7 +69,7 @@ def with_effects(
 def worst_first(change: Change, resource: Resource) -> tuple[Any, ...]:
     """A key that sorts changes: by severity, then what costs most to lose, then components after what is in them."""
     place = WORST_FIRST.index(change.type) if change.type in WORST_FIRST else len(WORST_FIRST)
-    return LEVELS.index(change.severity), not resource.real, place, OPS.index(change.op), change.urn
+    return change.severity.rank, not resource.real, place, OPS.index(change.op), change.urn
 
 
 def _of_any(case: Case, *, by_alias: bool) -> Iterator[Effect]:

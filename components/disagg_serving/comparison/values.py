@@ -10,10 +10,8 @@ from typing import Any
 NAMES = ("name", "key", "id")
 """Keys by which entries of a list are told apart, as a person would: `containers[vllm].env[HF_HOME].value`."""
 
-Difference = tuple[str, Any, Any]
 
-
-def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
+def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Path, value before and value after of all that differs; None is a value that is not there.
 
     Entries of a list are matched by name where all have one, else by their place; what was put in or taken out stands alone.
@@ -27,7 +25,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]
         yield path, before, after
 
 
-def _of_lists(before: list[Any], after: list[Any], path: str) -> Iterator[Difference]:
+def _of_lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
     for key in NAMES:
         old, new = _by(key, before), _by(key, after)
         if old is not None and new is not None:

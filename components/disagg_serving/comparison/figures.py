@@ -7,21 +7,19 @@ from dataclasses import replace
 
 from ..document.capacity import EngineCapacity
 from ..document.cost import Cost
-from ..document.difference import CheckChanges, Delta
+from ..document.difference import TOTAL, CheckChanges, FigureChange
 from ..document.placement import PlacedPool
 from ..document.plan import PlanDocument
 from ..errors import Finding, Level, sort_findings
 
 Figures = Mapping[str, tuple[float | None, str]]
 """Figures by name, with their units."""
-TOTAL = "total"
-_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.INFO: 2}
 
 
-def capacity_deltas(before: Sequence[EngineCapacity], after: Sequence[EngineCapacity]) -> list[Delta]:
+def compare_capacity(before: Sequence[EngineCapacity], after: Sequence[EngineCapacity]) -> list[FigureChange]:
     """What an engine of each model and role holds; less than before is a warning."""
     old, new = ({e.engine: _capacity(e) for e in entries} for entries in (before, after))
-    return _deltas(old, new, lambda figure, grows: Level.WARNING if figure != "weights" and not grows else Level.INFO)
+    return _changes(old, new, lambda figure, grows: Level.WARNING if figure != "weights" and not grows else Level.INFO)
 
 
 def _capacity(held: EngineCapacity) -> Figures:
@@ -33,10 +31,10 @@ def _capacity(held: EngineCapacity) -> Figures:
     }
 
 
-def placement_deltas(before: Sequence[PlacedPool], after: Sequence[PlacedPool]) -> list[Delta]:
+def compare_placement(before: Sequence[PlacedPool], after: Sequence[PlacedPool]) -> list[FigureChange]:
     """Nodes and idle devices of each pool; pods without a node are an error."""
     old, new = ({p.pool: _placement(p) for p in pools} for pools in (before, after))
-    return _deltas(old, new, lambda figure, grows: Level.ERROR if figure == "pods without a node" and grows else Level.INFO)
+    return _changes(old, new, lambda figure, grows: Level.ERROR if figure == "pods without a node" and grows else Level.INFO)
 
 
 def _placement(pool: PlacedPool) -> Figures:
@@ -48,9 +46,9 @@ def _placement(pool: PlacedPool) -> Figures:
     }
 
 
-def cost_deltas(before: Cost, after: Cost) -> list[Delta]:
+def compare_cost(before: Cost, after: Cost) -> list[FigureChange]:
     """USD a month of each line and in total."""
-    return _deltas(_cost(before), _cost(after), lambda *_: Level.INFO)
+    return _changes(_cost(before), _cost(after), lambda *_: Level.INFO)
 
 
 def _cost(cost: Cost) -> dict[str, Figures]:
@@ -58,21 +56,21 @@ def _cost(cost: Cost) -> dict[str, Figures]:
     return {**lines, TOTAL: {"price": (cost.per_month, "USD a month")}} if lines else {}
 
 
-def at_most_deltas(before: PlanDocument, after: PlanDocument) -> tuple[list[Delta], list[Delta]]:
+def compare_at_most(before: PlanDocument, after: PlanDocument) -> tuple[list[FigureChange], list[FigureChange]]:
     """Nodes, and USD a month in total, with all engines that autoscaling may add; nothing where neither plan has a scaled role."""
     if not (before.autoscaling.roles or after.autoscaling.roles):
         return [], []
     old, new = (plan.autoscaling.at_most or plan for plan in (before, after))
-    nodes = [d for d in placement_deltas(old.placement, new.placement) if d.figure == "nodes"]
-    total = [d for d in cost_deltas(old.cost, new.cost) if d.subject == TOTAL]
+    nodes = [d for d in compare_placement(old.placement, new.placement) if d.figure == "nodes"]
+    total = [d for d in compare_cost(old.cost, new.cost) if d.subject == TOTAL]
     return [_named(d) for d in nodes], [_named(d) for d in total]
 
 
-def _named(delta: Delta) -> Delta:
+def _named(delta: FigureChange) -> FigureChange:
     return replace(delta, figure=f"{delta.figure} at most")
 
 
-def _deltas(old: Mapping[str, Figures], new: Mapping[str, Figures], judge: Callable[[str, bool], Level]) -> list[Delta]:
+def _changes(old: Mapping[str, Figures], new: Mapping[str, Figures], judge: Callable[[str, bool], Level]) -> list[FigureChange]:
     """What differs, worst first; `judge` weighs a figure that grows or shrinks. Of a subject that only one plan has, the first figure stands."""
     found = []
     for subject in dict.fromkeys([*new, *old]):
@@ -83,14 +81,14 @@ def _deltas(old: Mapping[str, Figures], new: Mapping[str, Figures], judge: Calla
             if a == b and (old_unit == unit or None in (a, b)):
                 continue
             if both and old_unit != unit and figure == "nodes":
-                found.append(Delta(subject, "instance type", old_unit, unit))
+                found.append(FigureChange(subject, "instance type", old_unit, unit))
             if a != b and not (a in (None, 0) and b in (None, 0)):
                 level = judge(figure, (b or 0) > (a or 0)) if subject in new else Level.INFO
-                found.append(Delta(subject, figure, a, b, unit or old_unit, level))
-    return sorted(found, key=lambda d: _ORDER[d.severity])
+                found.append(FigureChange(subject, figure, a, b, unit or old_unit, level))
+    return sorted(found, key=lambda d: d.severity.rank)
 
 
-def check_changes(before: Sequence[Finding], after: Sequence[Finding]) -> CheckChanges:
+def compare_checks(before: Sequence[Finding], after: Sequence[Finding]) -> CheckChanges:
     """Findings by rule and place; one whose text changed is new, and its former text not gone."""
     known, places = {_text_of(f) for f in before}, {_place_of(f) for f in after}
     return CheckChanges(
