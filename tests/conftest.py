@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 # the day by which prices are judged: output must not change while time passes
 os.environ["SOURCE_DATE_EPOCH"] = "1795910400"
+
+# the providers' modules are hundreds of thousands of objects: going through them as often as usual takes a quarter of the time of a recording
+gc.set_threshold(100_000, 20, 50)
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=USUAL)
 # `make fuzz`: other examples in each run, many more of them, and the way to see a failing one again

@@ -68,10 +68,12 @@ def test_each_pattern_is_needed() -> None:
 
 
 @pytest.mark.parametrize("file", sorted({c.block.file for c in RUN}), ids=lambda f: f.relative_to(ROOT).as_posix())
-def test_commands_run(file: Path, disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run(file: Path, disagg: Run, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of a page, one after the other in a copy of the repository, end as a reader expects: without an error."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    copy = copy_of_repository(tmp_path / "copy")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(repository.folder.parent / "cache"))
+    repository.git("reset", "--quiet", "--hard")
+    repository.git("clean", "--quiet", "-ffdx")
+    copy = repository.folder
     for command in (c for c in RUN if c.block.file == file):
         folder = copy / file.parent.relative_to(ROOT) if "from this folder" in file.read_text(encoding="utf-8") else copy
         assert disagg(*shlex.split(plain(command.text))[1:], cwd=folder) == 0, (command.text, disagg.out[-2000:] + disagg.err)
@@ -111,8 +113,10 @@ def test_readme_shows_what_is_printed(disagg: Run) -> None:
     assert shown("README.md", "Placement\n") in disagg.out
 
 
-def copy_of_repository(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """The tracked files with the stacks as shipped, as a repository of their own, whose main is also that of its origin."""
+    folder = tmp_path_factory.mktemp("pages") / "copy"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")  # noqa: S607
     for name in filter(None, listed):
         target = folder / name
@@ -122,7 +126,7 @@ def copy_of_repository(folder: Path) -> Path:
     shutil.copytree(SHIPPED / "stacks", folder / "stacks")
     repository = Repository(folder)
     repository.git("update-ref", "refs/remotes/origin/main", repository.commit(OWN_FILES))
-    return folder
+    return repository
 
 
 def accepts(words: list[str], *, whole: bool) -> str:

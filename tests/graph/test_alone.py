@@ -264,7 +264,7 @@ def test_an_output_of_the_wrong_kind(component: str, args: Callable[[], Any], se
     with pytest.raises(SpecError) as refused:
         program_graph(lambda: getattr(resources, component)("x", args()))
     assert f"{component} x: {sentence}" in [f.sentence() for f in refused.value.findings]
-    gc.collect()  # when futures that nobody looked at would speak up
+    gc.collect(1)  # when futures that nobody looked at would speak up
     said = capfd.readouterr()
     assert "Traceback" not in said.out + said.err
     assert "marked" not in said.out + said.err + str(refused.value)
