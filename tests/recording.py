@@ -11,7 +11,7 @@ from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.recorder import record
 from disagg_serving.resources.program import deploy
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY, find_project
-from factories import SHIPPED
+from factories import ROOT, SHIPPED
 
 PROJECT = find_project(SHIPPED)
 
@@ -30,7 +30,7 @@ def environment_graph(data: dict[str, Any], secrets: frozenset[str] = frozenset(
 
 def program_graph(program: Callable[[], object], config: dict[str, Any] | None = None, secrets: frozenset[str] = frozenset()) -> Graph:
     """The recording of any program."""
-    return record(PROJECT.root, PROJECT.name, "test", config or {}, secrets, program=program).graph
+    return record(ROOT, PROJECT.name, "test", config or {}, secrets, program=program).graph
 
 
 def one(graph: Graph, type_token: str, name: str | None = None) -> Resource:

@@ -11,7 +11,7 @@ __version__: str
 def __getattr__(name: str) -> str:
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (slow, and few commands ask)
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (slow)
 
     try:
         return version("disagg-serving")

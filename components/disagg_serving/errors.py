@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -173,6 +174,4 @@ def did_you_mean(word: object, known: Sequence[str]) -> str:
 
 def closest(word: object, known: Sequence[str], cutoff: float = 0.6) -> str:
     """The known word that a misspelt one is most like, or an empty text."""
-    from difflib import get_close_matches  # noqa: PLC0415 (not needed while nothing is misspelt)
-
     return next(iter(get_close_matches(str(word), known, n=1, cutoff=cutoff)), "")

@@ -68,6 +68,8 @@ def test_answers_are_part_of_a_difference(disagg: Run, tmp_path: Path, monkeypat
 def test_without_the_extra(disagg: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where boto3 is not installed the option says how to install it, and nothing else needs it."""
     monkeypatch.setitem(sys.modules, "boto3", None)
+    for name in ("disagg_serving.lookups", "disagg_serving.lookups.aws"):
+        monkeypatch.delitem(sys.modules, name)
     file = bare(tmp_path, environment(model(**WHOLE_NODES)))
     assert disagg("check", str(file), "--look-up") == 1
     assert disagg.err == "error: look-ups need boto3, which is not installed: `make extras` in a clone, else pip install 'disagg-serving[aws]'\n"

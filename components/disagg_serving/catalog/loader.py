@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from ..errors import Finding, Level, SpecError, closest
 from ..spec.validation import parse
 from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
-
-if TYPE_CHECKING:
-    from .metric_list import MetricList
-    from .router import Router
+from .metric_list import MetricList
+from .router import Router
 
 E = TypeVar("E", bound=Entry)
 PACKAGE_DIR = Path(__file__).parent
@@ -25,7 +23,7 @@ _SHIPPED: dict[Path, Any] = {}
 class Shelf(Mapping[str, E], Generic[E]):
     """The entries of one kind by id. Reading a faulty file raises SpecError with the file's name in every path."""
 
-    def __init__(self, kind: str, model: Callable[[], type[E]], dirs: Sequence[Path], base: Path) -> None:
+    def __init__(self, kind: str, model: type[E], dirs: Sequence[Path], base: Path) -> None:
         self.kind, self._model, self._dirs, self._base = kind, model, dirs, base
         self._read: dict[str, E] = {}
 
@@ -90,7 +88,7 @@ class Shelf(Mapping[str, E], Generic[E]):
             message = "is a link that leads out of the catalogue"
             raise SpecError([Finding("catalog", Level.ERROR, where, message, None, "a file inside its folder", "copy the file")])
         try:
-            entry = parse(self._model(), read_yaml(file))
+            entry = parse(self._model, read_yaml(file))
         except SpecError as problem:
             raise SpecError([f.below(f"{where}: ") for f in problem.findings]) from None
         if entry.id != file.name.removesuffix(".yaml"):
@@ -112,11 +110,11 @@ class Catalog:
         """The package's catalogue and `dirs`; messages name files from `base` on."""
         folders, start = (PACKAGE_DIR, *dirs), (base or Path.cwd()).resolve() if dirs else PACKAGE_DIR
         self._dirs = dirs
-        self.instances: Shelf[Instance] = Shelf("instances", lambda: Instance, folders, start)
-        self.models: Shelf[Model] = Shelf("models", lambda: Model, folders, start)
-        self.engines: Shelf[Engine] = Shelf("engines", lambda: Engine, folders, start)
-        self.routers: Shelf[Router] = Shelf("routers", _router_model, folders, start)
-        self.metrics: Shelf[MetricList] = Shelf("metrics", _metrics_model, folders, start)
+        self.instances = Shelf("instances", Instance, folders, start)
+        self.models = Shelf("models", Model, folders, start)
+        self.engines = Shelf("engines", Engine, folders, start)
+        self.routers = Shelf("routers", Router, folders, start)
+        self.metrics = Shelf("metrics", MetricList, folders, start)
 
     def unreachable(self) -> list[Finding]:
         """Errors about what lies in the user's folders and is never read: files under another name than their id, and folders that are misspelt."""
@@ -130,18 +128,6 @@ class Catalog:
             if kind
         ]
         return [*misspelt, *(finding for shelf in shelves for finding in shelf.unreachable())]
-
-
-def _router_model() -> type[Router]:
-    from .router import Router  # noqa: PLC0415 (only where a router's entry is read)
-
-    return Router
-
-
-def _metrics_model() -> type[MetricList]:
-    from .metric_list import MetricList  # noqa: PLC0415 (only where somebody asks for dashboards or alerts)
-
-    return MetricList
 
 
 def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:

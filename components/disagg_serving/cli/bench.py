@@ -6,22 +6,21 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 import yaml
 
 from ..errors import ToolError
+from ..load.measure import Measured, measure
 from ..load.runs import RunKind, first_runs, refuse_scaled
-from ..manifests.load import build_load
+from ..load.start import Loader
+from ..manifests.load import Run, build_load
+from ..planning.shapes import Layout, Served
+from ..report.load import render_runs
 from ..rules.evaluation import evaluate_file
 from .common import DataFormat, emit, find_input
 from .verify import Context, Kubeconfig, connect
-
-if TYPE_CHECKING:
-    from ..load.measure import Measured
-    from ..manifests.load import Run
-    from ..planning.shapes import Layout, Served
 
 DAY = 86_400
 
@@ -60,10 +59,6 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
         emit(json.dumps({"version": 1, "objects": objects}, indent=2) if as_json else yaml.safe_dump_all(objects, sort_keys=False, width=1000), None)
         return 0
     refuse_scaled(layout, chosen, kinds)
-    from ..load.measure import measure  # noqa: PLC0415 (only where a cluster is asked)
-    from ..load.start import Loader  # noqa: PLC0415 (likewise)
-    from ..report.load import render_runs  # noqa: PLC0415 (likewise)
-
     connection = connect(layout, given.base, kubeconfig, context)
     found: list[Measured] = []
     for served, one in planned:
@@ -89,7 +84,7 @@ def _objects(layout: Layout, planned: Sequence[tuple[Served, Run]], seconds: int
 
 
 def _write(found: Sequence[Measured], file: Path) -> None:
-    from ..load.write_back import write_rate  # noqa: PLC0415 (only where something was measured)
+    from ..load.write_back import write_rate  # noqa: PLC0415 (extra: ruamel.yaml)
 
     for m in found:
         if m.verdict is not None and m.verdict.rate is not None:

@@ -12,9 +12,8 @@ import typer
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..records import data_of
 from ..rules.evaluation import evaluate_file
-from .common import emit, find_environment, on_terminal, terminal_width
+from .common import FailOn, emit, find_environment, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
-from .plan import FailOn
 
 
 class CheckFormat(StrEnum):
@@ -43,14 +42,14 @@ def check(
             raise
         findings, file, bare = problem.findings, problem.file, True
     if output_format is CheckFormat.SARIF:
-        from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
-        from ..report.sarif import render_sarif  # noqa: PLC0415
+        from .. import __version__  # noqa: PLC0415 (slow)
+        from ..report.sarif import render_sarif  # noqa: PLC0415 (slow)
 
         emit(render_sarif(findings, file, version=__version__, bare=bare), None)
     elif output_format is CheckFormat.JSON:
         emit(json.dumps({"version": 1, "checks": data_of(findings)}, indent=2, ensure_ascii=False, default=str), None)
     elif on_terminal():
-        from ..report.text import render_findings  # noqa: PLC0415 (rich only where colours are shown)
+        from ..report.text import render_findings  # noqa: PLC0415 (slow: rich)
 
         emit(render_findings(findings, color=True, width=terminal_width()), None)
     else:

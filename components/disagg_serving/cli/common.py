@@ -9,13 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..catalog import Catalog, load_catalog
 from ..errors import SpecError, ToolError
 from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile, find_project, read_environment_file
 
-if TYPE_CHECKING:
-    from ..catalog import Catalog
+
+class FailOn(StrEnum):
+    """The lowest level at which a command fails."""
+
+    ERROR = "error"
+    WARNING = "warning"
 
 
 class DataFormat(StrEnum):
@@ -83,8 +87,6 @@ def makes_components(project: Project) -> bool:
 
 def catalog_with(folders: Sequence[str]) -> Catalog:
     """The catalogue with a user's folders. Raises SpecError also for files in them that would not be read."""
-    from ..catalog import load_catalog  # noqa: PLC0415 (most commands have it from the stack's evaluation)
-
     known = load_catalog(folders, Path.cwd())
     if findings := known.unreachable():
         raise SpecError(findings)

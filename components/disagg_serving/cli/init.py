@@ -12,8 +12,11 @@ from typing import Annotated, TypeVar
 import typer
 
 from ..errors import Level, SpecError, ToolError
+from ..rules.proposal import Wish, propose
 from ..spec.stack_file import Project, find_project
+from . import answers
 from .common import emit, makes_components
+from .new_project import check_command, project_files, schema_of, stack_text
 
 MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
 MOST_NODES, LEAST_RATE = 1000, 0.000001
@@ -45,10 +48,6 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the default where no option is given.")] = False,
 ) -> int:
     """Write a stack file that passes `disagg check`, by questions or by options; without a project here, also the project."""
-    from ..rules.proposal import Wish, propose  # noqa: PLC0415 (only this command needs it)
-    from . import answers  # noqa: PLC0415
-    from .new_project import check_command, project_files, schema_of, stack_text  # noqa: PLC0415
-
     ask = _Questions(interactive=sys.stdin.isatty() and not yes, required=not yes)
     project = _project()
     if project is not None and makes_components(project):
@@ -155,9 +154,7 @@ def _project() -> Project | None:
 
 def _target(stack: str, project: Project | None) -> Path:
     """The stack's file. Raises ToolError where one must not be written."""
-    from .answers import stack_name  # noqa: PLC0415 (it takes the rules, which no --help needs)
-
-    stack_name(stack)
+    answers.stack_name(stack)
     target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
     if target.exists():
         raise ToolError(f"{_shown(target)} exists and is left as it is; choose another name, or edit it")

@@ -50,7 +50,7 @@ def build_app(called: str | None = None) -> typer.Typer:
 
 def _version(value: bool) -> None:
     if value:
-        from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
+        from .. import __version__  # noqa: PLC0415 (slow)
 
         typer.echo(f"disagg-serving {__version__}")
         raise typer.Exit

@@ -15,6 +15,7 @@ import yaml
 
 from .. import __version__
 from ..pins import KUBERNETES
+from ..schemas import json_schema
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project
 
 _LIBRARY = "disagg-serving"
@@ -44,8 +45,6 @@ _REASONS = {
 
 def project_files() -> dict[Path, str]:
     """Program, project and requirements of a new folder, and the schema for editors."""
-    from ..schemas import json_schema  # noqa: PLC0415 (only a new project needs it)
-
     here = Path.cwd()
     return {
         here / "Pulumi.yaml": _PROJECT,

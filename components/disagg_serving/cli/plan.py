@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import Level, SpecError, ToolError, sort_findings
+from ..recording.graph import Graph
+from ..recording.plan import Plan, assemble, fails, make_plan, make_plans
+from ..report.json import render_json
+from ..report.markdown import render_markdown
 from ..spec.stack_file import Project, StackFile, find_project
-from .common import emit, find_input, on_terminal, terminal_width
+from .common import FailOn, emit, find_input, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
-
-if TYPE_CHECKING:
-    from ..recording.plan import Plan
 
 
 class PlanFormat(StrEnum):
@@ -25,13 +26,6 @@ class PlanFormat(StrEnum):
     MARKDOWN = "markdown"
     JSON = "json"
     HTML = "html"
-
-
-class FailOn(StrEnum):
-    """The lowest level at which a command fails."""
-
-    ERROR = "error"
-    WARNING = "warning"
 
 
 def plan(  # noqa: PLR0913, PLR0917 (a command's options)
@@ -44,8 +38,6 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     look_up: LookUp = False,
 ) -> int:
     """Record the stack's whole program offline: resources, placement, cost and checks; with --base, what a change does to them."""
-    from ..recording.plan import fails  # noqa: PLC0415
-
     if all_stacks == (stack is not None):
         raise ToolError("give the name of a stack, or --all")
     if stack is not None:
@@ -61,19 +53,15 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     else:
         plans = _plans(find_project(Path.cwd()), None, base, look_up=look_up)
     if output_format is PlanFormat.JSON:
-        from ..report.json import render_json  # noqa: PLC0415
-
         emit(render_json(plans, as_list=all_stacks), output)
     elif output_format is PlanFormat.MARKDOWN:
-        from ..report.markdown import render_markdown  # noqa: PLC0415
-
         emit(render_markdown(plans), output)
     elif output_format is PlanFormat.HTML:
-        from ..report.html import render_html  # noqa: PLC0415
+        from ..report.html import render_html  # noqa: PLC0415 (slow: jinja2)
 
         emit(render_html(plans), output)
     else:
-        from ..report.text import render_text  # noqa: PLC0415
+        from ..report.text import render_text  # noqa: PLC0415 (slow: rich)
 
         emit(render_text(plans, color=on_terminal() and output is None, width=terminal_width() if output is None else None), output)
     return 2 if any(fails(p, Level(fail_on.value)) for p in plans) else 0
@@ -81,9 +69,6 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
 
 def _refused(stack: str, problem: SpecError) -> Plan:
     """The report on input that cannot be read: its findings alone."""
-    from ..recording.graph import Graph  # noqa: PLC0415
-    from ..recording.plan import assemble  # noqa: PLC0415
-
     try:
         name = find_project(Path.cwd()).name
     except (SpecError, ToolError):
@@ -93,18 +78,16 @@ def _refused(stack: str, problem: SpecError) -> Plan:
 
 def _plans(project: Project, file: StackFile | None, base: str | None, *, look_up: bool) -> list[Plan]:
     """Plans of one stack, or of all without a file; with `look_up` with what AWS says, with `base` each has its difference."""
-    from ..recording.plan import make_plan, make_plans  # noqa: PLC0415
-
     if file is None and not project.stacks() and base is None:
         raise ToolError("this project has no stack files")
     if base is None:
         plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
         return [_with_answers(p, project) for p in plans] if look_up else plans
-    from .. import __version__  # noqa: PLC0415 (reads the metadata of the distribution)
-    from ..comparison.base_plan import recorded, scrubbed_environment  # noqa: PLC0415
-    from ..comparison.compare import with_differences  # noqa: PLC0415
-    from ..comparison.requirements import not_as_pinned  # noqa: PLC0415
-    from ..comparison.revision import find_revision, located  # noqa: PLC0415
+    from .. import __version__  # noqa: PLC0415 (slow)
+    from ..comparison.base_plan import recorded, scrubbed_environment  # noqa: PLC0415 (slow)
+    from ..comparison.compare import with_differences  # noqa: PLC0415 (slow)
+    from ..comparison.requirements import not_as_pinned  # noqa: PLC0415 (slow)
+    from ..comparison.revision import find_revision, located  # noqa: PLC0415 (slow)
 
     revision = located(find_revision(project.root, base), project.name)
     revision = replace(revision, notes=(*revision.notes, *not_as_pinned(project.root)))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ..planning.shapes import Layout
+from ..report.points import render_points
 from ..rules.evaluation import evaluate_file
+from ..verify import canary as requests
+from ..verify import sort_points
+from ..verify import verify as compare
+from ..verify.connection import Connection
+from ..verify.points import Status
+from ..verify.reader import read_snapshot
 from .common import DataFormat, emit, find_environment, on_terminal, terminal_width
-
-if TYPE_CHECKING:
-    from ..planning.shapes import Layout
-    from ..verify.connection import Connection
 
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", help="Kubeconfig file. Default: existingCluster.kubeconfig, else kubectl's own.", show_default=False)
@@ -34,13 +38,6 @@ def verify(  # noqa: PLR0913, PLR0917 (options)
     """Compare the running cluster with the stack file, point by point; nothing is changed. Exit code 1 also where points stay unknown."""
     given = find_environment(stack)
     layout = evaluate_file(given.file, given.base).require_layout()
-    from ..report.points import render_points  # noqa: PLC0415 (rich)
-    from ..verify import canary as requests  # noqa: PLC0415 (nothing else needs it)
-    from ..verify import sort_points  # noqa: PLC0415
-    from ..verify import verify as compare  # noqa: PLC0415
-    from ..verify.points import Status  # noqa: PLC0415
-    from ..verify.reader import read_snapshot  # noqa: PLC0415
-
     connection = connect(layout, given.base, kubeconfig, context)
     snapshot, outcomes = read_snapshot(connection, layout), list[requests.Outcome]()
     if canary:
@@ -57,8 +54,6 @@ def verify(  # noqa: PLR0913, PLR0917 (options)
 
 def connect(layout: Layout, base: Path, kubeconfig: Path | None, context: str | None) -> Connection:
     """The cluster of a stack: by the options, else as its stack file says, else as kubectl would. Raises ToolError."""
-    from ..verify.connection import Connection  # noqa: PLC0415 (only where a cluster is asked)
-
     existing = layout.spec.existing_cluster
     if kubeconfig is None and existing and existing.kubeconfig:
         kubeconfig = base / Path(existing.kubeconfig).expanduser()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -137,8 +138,6 @@ def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Ca
 
 def _installed() -> str:
     """A fingerprint of what a plan is made by: this library's files and the versions of all installed packages."""
-    from importlib.metadata import distributions  # noqa: PLC0415 (only needed here)
-
     package = Path(__file__).parents[1]
     found = hashlib.sha256()
     for file in sorted(f for f in package.rglob("*") if f.is_file() and f.suffix != ".pyc"):

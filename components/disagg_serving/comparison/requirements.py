@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..errors import ToolError
@@ -82,8 +83,6 @@ def interpreter_of(revision: Revision, tree: Path, cache: Path) -> tuple[Path, b
 
 def not_as_pinned(root: Path) -> tuple[str, ...]:
     """A note on packages that the project in `root` pins (`name==version`) and that are installed here in other versions, or not at all."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (only a comparison needs it)
-
     try:
         lines = [*_lines((root / "requirements.txt").read_text(encoding="utf-8", errors="replace"))]
     except OSError:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..planning.shapes import Group, world_size
 from ..planning.startup import BASE_SECONDS, load_seconds, startup_budget_seconds
+from .balance import BalanceError, MeasuredRate, RateCurve
 
 SignalName = Literal["backlogSeconds", "waitingRequests", "kvCacheUsage"]
 """Signals by the key of their threshold."""
@@ -73,8 +74,6 @@ def prompt_rate(group: Group) -> float | None:
         return None
     per_gpu = min(r.tokens_per_second_per_gpu for r in measured)
     if work is not None:
-        from .balance import BalanceError, MeasuredRate, RateCurve  # noqa: PLC0415 (only where a role is scaled by measured rates)
-
         try:
             per_gpu = (
                 RateCurve(MeasuredRate(r.input_tokens, r.tokens_per_second_per_gpu) for r in measured).at(work.input_tokens).tokens_per_second_per_gpu

@@ -6,6 +6,10 @@ import io
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+
 from ..errors import ToolError
 from ..spec.stack_file import ENVIRONMENT_KEY
 
@@ -19,10 +23,6 @@ def write_rate(file: Path, model: int, role: str, input_tokens: int, rate: int) 
 
     Raises ToolError where the file cannot be written without changing its form; it is then left as it was.
     """
-    from ruamel.yaml import YAML  # noqa: PLC0415 (an extra)
-    from ruamel.yaml.comments import CommentedMap, CommentedSeq  # noqa: PLC0415 (likewise)
-    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 (likewise)
-
     entry = f"measuredRates: [{{inputTokens: {input_tokens}, tokensPerSecondPerGPU: {rate}}}]"
     text = file.read_text(encoding="utf-8")
     for mapping, sequence, offset in INDENTS:

@@ -1,7 +1,12 @@
-"""Questions to AWS about an environment. It needs boto3 (`pip install 'disagg-serving[aws]'`) and changes nothing."""
+"""Questions to AWS about an environment. It needs boto3 (`pip install 'disagg-serving[aws]'`), without which its import raises ToolError."""
 
 from __future__ import annotations
 
-from .aws import ACTIONS, look_up, open_session
+from ..errors import ToolError
+
+try:
+    from .aws import ACTIONS, look_up, open_session
+except ModuleNotFoundError:
+    raise ToolError("look-ups need boto3, which is not installed: `make extras` in a clone, else pip install 'disagg-serving[aws]'") from None
 
 __all__ = ["ACTIONS", "look_up", "open_session"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from ..errors import ToolError
 from ..rules.looked_up import Failure, LookedUp, LookUp, Questions, Reservation
 from .failures import explain
-
-if TYPE_CHECKING:
-    import boto3
 
 T = TypeVar("T")
 ACTIONS: dict[str, tuple[str, ...]] = {
@@ -29,12 +30,7 @@ SECONDS, TRIES = 10, 3
 
 
 def open_session(region: str, profile: str | None = None) -> boto3.Session:
-    """A session with the usual chain of credentials. Raises ToolError without boto3, and for a profile that does not exist."""
-    try:
-        import boto3  # noqa: PLC0415 (an extra, which only look-ups need)
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
-    except ImportError:
-        raise ToolError("look-ups need boto3, which is not installed: `make extras` in a clone, else pip install 'disagg-serving[aws]'") from None
+    """A session with the usual chain of credentials. Raises ToolError for a profile that does not exist."""
     try:
         return boto3.Session(profile_name=profile, region_name=region)
     except BotoCoreError as problem:
@@ -70,8 +66,6 @@ class _Asked:
         """Whether there are any; without, one failure says so instead of one a question."""
 
         def find() -> bool:
-            from botocore.exceptions import NoCredentialsError  # noqa: PLC0415
-
             if self._session.get_credentials() is None:
                 raise NoCredentialsError
             return True
@@ -80,8 +74,6 @@ class _Asked:
 
     def once(self, look_up: LookUp, action: str, ask: Callable[[], T], default: T) -> T:
         """The answer, or `default` and a failure."""
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-
         try:
             return ask()
         except (BotoCoreError, ClientError) as problem:
@@ -101,8 +93,6 @@ class _Asked:
 
     def client(self, service: str, region: str | None = None) -> Any:
         """A client with short timeouts: a preview must not hang on a network that drops packets."""
-        from botocore.config import Config  # noqa: PLC0415
-
         if service not in self._clients:
             config = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"mode": "standard", "total_max_attempts": TRIES})
             self._clients[service] = self._session.client(service, region_name=region or self._questions.region, config=config)
@@ -129,8 +119,6 @@ class _Asked:
 
     def reservation(self, given: str) -> Reservation | None:
         """One reservation; None where this account sees none of this id."""
-        from botocore.exceptions import ClientError  # noqa: PLC0415
-
         try:
             found = self.client("ec2").describe_capacity_reservations(CapacityReservationIds=[given])["CapacityReservations"]
         except ClientError as problem:

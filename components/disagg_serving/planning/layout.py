@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..catalog import Catalog, Engine, Instance, Model
+from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
@@ -93,8 +94,6 @@ def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
     if not model.repository:
         allowed = "the Hugging Face repository or the path inside the pod"
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.repository", "is required when model is a path", None, allowed, "add it")])
-    from ..catalog.hf_config import read_model  # noqa: PLC0415 (most models are catalogue entries)
-
     file = inside(base, model.model)
     if file is None:
         message = "is no path, or leads out of the project"

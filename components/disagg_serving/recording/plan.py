@@ -118,7 +118,7 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     known = None if _no_environment(file) else evaluate_file(file, project.root)
     if known is not None and known.layout is None:
         return assemble(project.name, file.stack, Graph(), known.findings)
-    from .recorder import record  # noqa: PLC0415 (loads Pulumi, which a refused spec does not need)
+    from .recorder import record  # noqa: PLC0415 (slow: pulumi)
 
     config = {**_defaults(project), **file.config}
     if file.environment is not None:

@@ -8,7 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from ..document.difference import Change, Op
 from ..document.resource import STACK_TYPE, Resource
@@ -20,10 +23,6 @@ from ..rules.form import FORM_CHECKS
 from .figures import OP_ORDER, OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
 from .files import to_yaml
 from .words import short_type, values_of
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 SIGNS = {Level.ERROR: "✕", Level.WARNING: "!", Level.INFO: "✓"}
@@ -45,8 +44,6 @@ def render_html(plans: Sequence[Plan]) -> str:
 
 
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 (only this format needs it)
-
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
@@ -64,8 +61,6 @@ def _shown(value: Any) -> Any:
 
 def _with_code(text: str) -> Markup:
     """A sentence of ours, in which backticks mark code; whatever stands between them stays a text."""
-    from markupsafe import Markup, escape  # noqa: PLC0415 (comes with jinja2)
-
     parts = re.split(r"`([^`]+)`", _shown(text))
     return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 

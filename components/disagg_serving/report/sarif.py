@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import yaml
+
 from ..errors import Finding, Level
 from ..place import Place
 from ..rules import rules
@@ -101,8 +103,6 @@ def _span_of(finding: Finding, file: Path | None, marks: Marks | None, *, bare: 
 
 def _marks(file: Path | None) -> Marks | None:
     """The lines of a file, None where it cannot be read: then the findings say why, and where."""
-    import yaml  # noqa: PLC0415 (its errors only)
-
     try:
         return Marks(file) if file else None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError, OSError):

@@ -42,9 +42,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Network alone needs the large AWS module; a program on an existing cluster should not pay for it
     if name in ("Network", "NetworkArgs"):
-        from . import network  # noqa: PLC0415
+        from . import network  # noqa: PLC0415 (slow: pulumi_aws)
 
         return getattr(network, name)
     raise AttributeError(name)

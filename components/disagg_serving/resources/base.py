@@ -18,6 +18,7 @@ from ..rules.evaluation import Evaluation, Question, evaluate
 from ..rules.standalone import evaluate_models
 from ..spec.validation import by_alias, try_parse
 from .arguments import Given, name_of_value, taken
+from .look_ups import looked_up
 from .wording import ChecksFailed
 
 S = TypeVar("S", bound=BaseModel)
@@ -112,8 +113,6 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
     """
     watch = watched.get()
     if watch is None and evaluation.spec is not None and evaluation.spec.look_ups and not (given and given.faults):
-        from .look_ups import looked_up  # noqa: PLC0415 (off in most stacks)
-
         evaluation = looked_up(evaluation)
     if given is not None:
         found = given.said([*given.faults, *_news(evaluation, given)])

@@ -139,8 +139,8 @@ class Cluster(pulumi.ComponentResource):
         return self._kubernetes[name]
 
     def _make(self, spec: ClusterSpec, given: dict[str, Any]) -> None:
-        import pulumi_aws as aws  # noqa: PLC0415 (an adopted cluster needs no AWS module)
-        import pulumi_eks as eks  # noqa: PLC0415
+        import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
+        import pulumi_eks as eks  # noqa: PLC0415 (slow: pulumi_aws)
 
         name, cluster_name = self.pulumi_resource_name, spec.name or self.pulumi_resource_name
         below = pulumi.ResourceOptions(parent=self)
@@ -208,7 +208,7 @@ class Cluster(pulumi.ComponentResource):
         )
 
     def _key(self, spec: ClusterSpec) -> Any:
-        import pulumi_aws as aws  # noqa: PLC0415
+        import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
         name = self.pulumi_resource_name
         return aws.kms.Key(
@@ -226,7 +226,7 @@ class Cluster(pulumi.ComponentResource):
         cluster: Any = None,
     ) -> pulumi.Output[str]:
         """The GPU nodes' role and the access entry without which they never join."""
-        import pulumi_aws as aws  # noqa: PLC0415
+        import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
         name, below = self.pulumi_resource_name, pulumi.ResourceOptions(parent=self)
         # the cluster's instance profile may outlive it and would block the deletion (https://github.com/aws/containers-roadmap/issues/2531)
@@ -254,7 +254,7 @@ class Cluster(pulumi.ComponentResource):
         self._identifier = self.pulumi_resource_name
 
     def _look_up(self, existing: ExistingClusterSpec, given_role: str | None) -> None:
-        import pulumi_aws as aws  # noqa: PLC0415
+        import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
         name, region = existing.name or "", pulumi.Config("aws").get("region")
         found = aws.eks.get_cluster_output(name=name, opts=pulumi.InvokeOutputOptions(parent=self))

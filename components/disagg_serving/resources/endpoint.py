@@ -22,7 +22,7 @@ def endpoint_rules(name: str, spec: ClusterSpec, cluster: eks.Cluster, parent: p
 
     What is declared in the cluster has to come after them: the deployer may be one of those who are let in.
     """
-    import pulumi_aws as aws  # noqa: PLC0415 (an adopted cluster needs no AWS module)
+    import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
     endpoint = spec.endpoint
     sources = [

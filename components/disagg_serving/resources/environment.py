@@ -162,7 +162,7 @@ class Environment(pulumi.ComponentResource):
     def _network(self, name: str, layout: Layout, known: Callable[[Any], Any]) -> Any:
         if layout.spec.existing_cluster is not None:
             return None
-        from .network import Network  # noqa: PLC0415 (an adopted cluster needs no AWS module)
+        from .network import Network  # noqa: PLC0415 (slow: pulumi_aws)
 
         args = {**known(layout.spec.network.model_dump(exclude_unset=True)), "cluster_name": layout.spec.cluster_name}
         return Network(name, args, pulumi.ResourceOptions(parent=self))  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ class Gateway(pulumi.ComponentResource):
         host = service.status.apply(host_name)
         dns = served.spec.gateway.dns
         if dns is not None:
-            import pulumi_aws as aws  # noqa: PLC0415 (a gateway without a record needs no AWS module)
+            import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
             aws.route53.Record(name, zone_id=dns.zone_id, name=dns.name, type="CNAME", ttl=DNS_TTL_SECONDS, records=[host], opts=below)
         self.endpoint = pulumi.Output.concat(endpoint_scheme(served), "://", dns.name if dns else host)

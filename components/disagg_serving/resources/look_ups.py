@@ -17,9 +17,9 @@ def looked_up(evaluation: Evaluation) -> Evaluation:
     questions = questions_of(evaluation.layout) if evaluation.layout else None
     if questions is None or evaluation.layout is None or not evaluation.ok:
         return evaluation
-    from ..lookups import look_up, open_session  # noqa: PLC0415 (only where the stack asks for it)
-
     try:
+        from ..lookups import look_up, open_session  # noqa: PLC0415 (extra: boto3)
+
         session = open_session(questions.region, pulumi.Config("aws").get("profile"))
     except ToolError as problem:
         pulumi.log.warn(f"lookUps: {problem}")

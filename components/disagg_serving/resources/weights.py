@@ -80,7 +80,7 @@ class Weights(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _bucket(self, s3: S3WeightsSpec) -> None:
-        import pulumi_aws as aws  # noqa: PLC0415 (only where a bucket is asked for)
+        import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
         name, tags = f"{self.pulumi_resource_name}-{s3.bucket}", self._role_options["tags"]
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
@@ -107,7 +107,7 @@ class Weights(pulumi.ComponentResource):
 
     def _access(self, served: Served, s3: S3WeightsSpec, purpose: str, account: str, folders: Sequence[str]) -> None:
         """A role for one service account, on folders of one bucket."""
-        import pulumi_aws as aws  # noqa: PLC0415
+        import pulumi_aws as aws  # noqa: PLC0415 (slow: pulumi_aws)
 
         name, below = f"{self.pulumi_resource_name}-{served.spec.name}-{purpose}", pulumi.ResourceOptions(parent=self)
         trust = iam.assume_role_policy("pods.eks.amazonaws.com", "sts:TagSession")

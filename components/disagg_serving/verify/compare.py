@@ -64,7 +64,7 @@ def _list_differs(path: str, expected: Sequence[Any], found: Sequence[Any]) -> s
 
 
 def _same_quantity(expected: Any, found: Any) -> bool:
-    from kubernetes.utils.quantity import parse_quantity  # noqa: PLC0415 (the package loads slowly, and is an extra)
+    from kubernetes.utils.quantity import parse_quantity  # noqa: PLC0415 (extra: kubernetes)
 
     try:
         return bool(parse_quantity(expected) == parse_quantity(found))

@@ -58,7 +58,9 @@ class Connection:
 
     def __init__(self, kubeconfig: Path | None, context: str | None) -> None:
         try:
-            from kubernetes import client, config  # noqa: PLC0415 (an extra, and slow to load)
+            import urllib3  # noqa: PLC0415 (extra: kubernetes)
+            from kubernetes import client, config  # noqa: PLC0415 (extra: kubernetes)
+            from kubernetes.stream import portforward  # noqa: PLC0415 (extra: kubernetes)
         except ImportError:
             raise ToolError(f"talking to a cluster needs the package kubernetes: {EXTRA}") from None
         settings = client.Configuration()
@@ -77,20 +79,19 @@ class Connection:
         self.server = str(settings.host)
         self._api = client.ApiClient(settings)
         self._pods = client.CoreV1Api(self._api)
+        self._failures = (urllib3.exceptions.HTTPError, client.ApiException, OSError)
+        self._port_forward = portforward
         self._proxy_works = True
 
     def ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None, *, seconds: float = SECONDS) -> Reply:
         """One request to the API server. Raises ToolError when it does not answer or does not know the caller."""
-        import urllib3  # noqa: PLC0415 (with the client)
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 (with the client)
-
         given = self._api.param_serialize(
             method, path, query_params=list((query or {}).items()), header_params={"Accept": "*/*"}, body=body, auth_settings=["BearerToken"]
         )
         try:
             answer = self._api.call_api(*given, _request_timeout=seconds)
             reply = Reply(answer.status, answer.response.read())
-        except (urllib3.exceptions.HTTPError, ApiException, OSError) as problem:
+        except self._failures as problem:
             reason = getattr(problem, "reason", None) or problem
             raise ToolError(f"the API server {self.server} does not answer: {' '.join(str(reason).split())}") from None
         if reply.status == UNAUTHORIZED:
@@ -138,12 +139,9 @@ class Connection:
 
     def forward(self, namespace: str, pod: str, port: int, request: Request, seconds: float = SECONDS) -> Reply | Unread:
         """A request to a pod's port through its node's kubelet, which reaches it from inside: NetworkPolicies do not count."""
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 (with the client)
-        from kubernetes.stream import portforward  # noqa: PLC0415 (with the client)
-
         try:
-            tunnel = portforward(self._pods.connect_get_namespaced_pod_portforward, pod, namespace, ports=str(port))
-        except (ApiException, OSError) as problem:
+            tunnel = self._port_forward(self._pods.connect_get_namespaced_pod_portforward, pod, namespace, ports=str(port))
+        except self._failures as problem:
             return Unread(f"port forward: {' '.join(str(getattr(problem, 'reason', None) or problem).split())[:200]}")
         stream = tunnel.socket(port)
         stream.settimeout(seconds)

@@ -43,7 +43,7 @@ NOTHING = Metrics(*[0.0] * 9)
 
 def read_metrics(text: str) -> Metrics:
     """Metrics in Prometheus' text form. Raises ValueError when it is none, or holds no metrics of vLLM."""
-    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 (an extra)
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 (extra: prometheus_client)
 
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
