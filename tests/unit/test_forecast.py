@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from typing import Any
 
@@ -15,7 +14,7 @@ from disagg_serving.forecast.capacities import capacity_of
 from disagg_serving.forecast.cost import cost_of, old_prices
 from disagg_serving.forecast.traffic import forecast_of
 from disagg_serving.records import data_of
-from factories import ROOT, aggregated, check, environment, layout, model, role
+from factories import aggregated, check, environment, layout, model, role
 
 WORK = {"inputTokens": 8000, "outputTokens": 1000}
 
@@ -210,13 +209,3 @@ def test_calibration_replaces_the_estimate() -> None:
 def test_little_free_memory_is_warned_of(share: float, warned: bool) -> None:  # noqa: FBT001 (a table's column)
     """Less than 4 GiB a GPU beside what vLLM takes."""
     assert bool(findings(environment(model(gpuMemoryUtilization=share)), "memory-margin")) is warned
-
-
-def test_the_documentations_search_runs() -> None:
-    """The example of docs/forecast.md finds 3.6 requests/s: three decode engines of two GPUs at 600 tokens/s, for answers of 1000."""
-    text = (ROOT / "docs/forecast.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    names: dict[str, Any] = {}
-    exec(example.replace("print(", "found = ("), names)  # noqa: S102 (our own documentation)
-    assert names["found"].requests_per_second == pytest.approx(3.6)
-    assert (names["found"].split.prefill.workers, names["found"].split.decode.workers) == (2, 3)

@@ -1,4 +1,4 @@
-"""Questions to AWS about an environment. It needs boto3 (`pip install 'disagg-serving[aws]'`), without which its import raises ToolError."""
+"""Questions to AWS about an environment, which change nothing. Importing it without boto3 (`pip install 'disagg-serving[aws]'`) raises ToolError."""
 
 from __future__ import annotations
 
