@@ -67,6 +67,30 @@ def test_doubt_is_inherited() -> None:
     assert [curve.at(n).saturated for n in (1000, 2000, 4000)] == [True, False, False]
 
 
+def test_a_rate_of_another_form_is_a_range() -> None:
+    """Half to twice what was measured, more where the GPU is another; between points the widest band counts, a rate of the own form first."""
+    rate = MeasuredRate(1000, 10).carried()
+    assert (rate.span.low, rate.span.mid, rate.span.high, rate.own) == (5, 10, 20, False)
+    assert MeasuredRate(1000, 10, saturated=False).carried().span.high == math.inf
+    assert (MeasuredRate(1000, 10).carried(2.3).span.low, MeasuredRate(1000, 10).carried(2.3).span.high) == pytest.approx((5, 46))
+    assert (MeasuredRate(1000, 10).carried(0.5).span.low, MeasuredRate(1000, 10).carried(0.5).span.high) == pytest.approx((2.5, 20))
+    mixed = RateCurve([MeasuredRate(1000, 10).carried(), MeasuredRate(4000, 20)])
+    assert [(mixed.at(n).least, mixed.at(n).most) for n in (900, 2000, 4000)] == [(0.5, 2), (0.5, 2), (1, 1)]
+    for own in (MeasuredRate(1000, 30), MeasuredRate(1000, 3, saturated=False)):
+        assert RateCurve([own, rate]).at(1000) == RateCurve([rate, own]).at(1000) == own
+
+
+def test_a_layout_with_a_carried_rate_has_a_range() -> None:
+    """Prefill at half to twice 2.93 requests/s, and never more than decode's 5.86; nobody knows which ratio is best within a factor of 2."""
+    found = balance(split(1, 1), Rates(RATES.prefill.carried(), RATES.decode), LONG)
+    assert (found.kind, found.bound_by) == ("range", "prefill")
+    assert (found.span.low, found.span.mid, found.span.high) == pytest.approx((1.46, 2.93, 5.86), abs=0.01)
+    assert found.requests_per_second == found.span.mid
+    assert (found.optimum.low, found.optimum.high) == pytest.approx((2 * 0.9 / 2, 2 * 1.1 * 2))
+    exact = balance(split(1, 1), RATES, LONG)
+    assert exact.span.low == exact.span.mid == exact.span.high == exact.requests_per_second
+
+
 @pytest.mark.parametrize(("isl", "rate"), [(0, 5), (5, 0), (-1, 5), (5, math.nan), (5, math.inf)])
 def test_impossible_rates_are_refused(isl: float, rate: float) -> None:
     """Not a number, nothing and less than nothing are no rates."""

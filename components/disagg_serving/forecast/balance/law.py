@@ -18,7 +18,7 @@ UNKNOWN_BAND = 2.0
 """Factor on the optimum ratio when a rate is only known to be at least so high. Our choice."""
 ROUNDING = 1e-9
 
-Kind = Literal["capacity", "upper bound", "lower bound"]
+Kind = Literal["capacity", "upper bound", "lower bound", "range"]
 Bound = Literal["prefill", "decode"]
 
 
@@ -86,12 +86,14 @@ class Balance:
 
     `kind` says what `requests_per_second` is. With both rates measured at their limit, or with the known one below the other,
     it is the capacity. An upper bound counts only the role whose rate is known; a lower bound has none and says what was reached.
-    `optimum` is the ratio of prefill to decode GPUs at which neither waits for the other.
+    With a rate of another form of engine it is the middle of a range. `span` says between what the truth lies: one number for a capacity,
+    and an infinite high end where no role's limit is known. `optimum` is the ratio of prefill to decode GPUs at which neither waits for the other.
     """
 
     prefill_requests: float
     decode_requests: float
     requests_per_second: float
+    span: Span
     kind: Kind
     bound_by: Bound
     ratio: float
@@ -112,9 +114,9 @@ def role_requests(split: Split, rates: Rates, workload: Workload) -> tuple[float
 def optimum_ratio(rates: Rates, workload: Workload) -> Span:
     """Prefill GPUs for one decode GPU at balance: `ISL*(1-hit)*Rd / (OSL*Rp)`, with the error of the rates."""
     mid = workload.prefilled_tokens * rates.decode.tokens_per_second_per_gpu / (workload.output_tokens * rates.prefill.tokens_per_second_per_gpu)
-    if rates.saturated:
-        return Span(mid * (1 - MEASURED_BAND), mid, mid * (1 + MEASURED_BAND))
-    return Span(mid / UNKNOWN_BAND, mid, mid * UNKNOWN_BAND)
+    low, high = (1 - MEASURED_BAND, 1 + MEASURED_BAND) if rates.saturated else (1 / UNKNOWN_BAND, UNKNOWN_BAND)
+    p, d = rates.prefill, rates.decode
+    return Span(mid * low * d.least / p.most, mid, mid * high * d.most / p.least)
 
 
 def balance(split: Split, rates: Rates, workload: Workload) -> Balance:
@@ -124,9 +126,10 @@ def balance(split: Split, rates: Rates, workload: Workload) -> Balance:
     known = [side for side, rate in zip(sides, (rates.prefill, rates.decode), strict=True) if rate.saturated]
     floor = min(sides)
     served, bound_by = min(known) if known else floor
-    kind: Kind = "lower bound" if not known else "capacity" if served <= floor[0] else "upper bound"
-    optimum = optimum_ratio(rates, workload)
-    return Balance(prefill, decode, served, kind, bound_by, split.ratio, optimum)
+    kind: Kind = "range" if not rates.own else "lower bound" if not known else "capacity" if served <= floor[0] else "upper bound"
+    spans = [_scaled(rate.span, requests / rate.tokens_per_second_per_gpu) for requests, rate in ((prefill, rates.prefill), (decode, rates.decode))]
+    span = Span(min(s.low for s in spans), served, min(s.high for s in spans))
+    return Balance(prefill, decode, served, span, kind, bound_by, split.ratio, optimum_ratio(rates, workload))
 
 
 def best_split(rates: Rates, workload: Workload, engines: Engines, gpus: int) -> Split:
@@ -182,6 +185,10 @@ def headroom(split: Split, rates: Rates, workload: Workload, wanted: float, pref
     factor = waiting_factor(wanted / prefill)
     wait = service * factor if math.isfinite(factor) else None
     return Headroom(wanted, wanted / prefill, wanted / decode, wait)
+
+
+def _scaled(span: Span, factor: float) -> Span:
+    return Span(span.low * factor, span.mid * factor, span.high * factor)
 
 
 def _at_least(wanted: float, each: float) -> int:

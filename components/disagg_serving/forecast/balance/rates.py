@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 REACH = 2.0
 """How far from the measured prompt lengths a rate is used, as a factor. Our choice: attention makes longer prompts dearer a token."""
+
+
+OTHER_FORM = 2.0
+"""Factor either way on a rate that was measured on another form of engine. Our choice, by public pairs of tests/data/pd-cases.csv: GLM-5.2 on
+engines of 8 GPUs served 0.53 of what its rate on 16 says, DeepSeek-R1 on B200 1.9 times as much with cut experts than with whole ones."""
 
 
 class BalanceError(ValueError):
@@ -56,35 +61,54 @@ class MeasuredRate:
     """Tokens a second and GPU at a mean prompt length: prompt tokens on prefill, answer tokens on decode at the wanted time per token.
 
     `saturated` is false when the run was held back by something else (too few clients, or the other role): the true rate is then
-    at least this one. Raises BalanceError for figures that are not above 0.
+    at least this one. `least` and `most` are factors between which the true rate lies where the rate was measured on another form of engine.
+    Raises BalanceError for figures that are not above 0.
     """
 
     input_tokens: float
     tokens_per_second_per_gpu: float
     saturated: bool = True
+    least: float = 1.0
+    most: float = 1.0
 
     def __post_init__(self) -> None:
         for value in (self.input_tokens, self.tokens_per_second_per_gpu):
             if not (value > 0 and math.isfinite(value)):
                 raise BalanceError(f"a rate of {self.tokens_per_second_per_gpu:g} tokens/s/GPU at {self.input_tokens:g} tokens: both must be above 0")
 
+    @property
+    def own(self) -> bool:
+        """Whether it was measured on the form that it is used for."""
+        return self.least == self.most == 1
+
+    @property
+    def span(self) -> Span:
+        """Between which rates the true one lies; infinite at the high end where only a lower bound was measured."""
+        rate = self.tokens_per_second_per_gpu
+        return Span(rate * self.least, rate, rate * self.most if self.saturated else math.inf)
+
+    def carried(self, faster: float = 1.0) -> MeasuredRate:
+        """The rate for another form of engine, whose GPU is so many times as fast as the measured one."""
+        return replace(self, least=self.least * min(1.0, faster) / OTHER_FORM, most=self.most * max(1.0, faster) * OTHER_FORM)
+
 
 @dataclass(frozen=True)
 class RateCurve:
     """Rates of one role by prompt length, ascending. Raises BalanceError without points.
 
-    Of several saturated rates at one length the slower counts, because a plan must not need the better run of two. Runs that were held back are
-    lower bounds: of those the fastest counts, and only where no saturated one is as fast.
+    A rate of the role's own form goes before one of another form. Of several saturated rates at one length the slower counts, because a plan must
+    not need the better run of two. Runs that were held back are lower bounds: of those the fastest counts, and only where no saturated one is as
+    fast.
     """
 
     points: tuple[MeasuredRate, ...]
 
     def __init__(self, points: Iterable[MeasuredRate]) -> None:
         best: dict[float, MeasuredRate] = {}
-        for point in sorted(points, key=lambda p: (p.saturated, -p.tokens_per_second_per_gpu if p.saturated else p.tokens_per_second_per_gpu)):
+        for point in sorted(points, key=_by_worth):
             other = best.get(point.input_tokens)
             held_back = other is not None and not other.saturated and other.tokens_per_second_per_gpu > point.tokens_per_second_per_gpu
-            if not (point.saturated and held_back):
+            if other is None or point.own != other.own or not (point.saturated and held_back):
                 best[point.input_tokens] = point
         if not best:
             raise BalanceError("no rates: measure tokens a second and GPU at the mean prompt length")
@@ -104,12 +128,17 @@ class RateCurve:
             )
         if input_tokens <= low.input_tokens or input_tokens >= high.input_tokens:
             end = low if input_tokens <= low.input_tokens else high
-            return MeasuredRate(input_tokens, end.tokens_per_second_per_gpu, end.saturated)
+            return replace(end, input_tokens=input_tokens)
         after = next(i for i, p in enumerate(self.points) if p.input_tokens >= input_tokens)
         a, b = self.points[after - 1], self.points[after]
         part = math.log(input_tokens / a.input_tokens) / math.log(b.input_tokens / a.input_tokens)
         rate = a.tokens_per_second_per_gpu * (1 - part) + b.tokens_per_second_per_gpu * part
-        return MeasuredRate(input_tokens, rate, a.saturated and b.saturated)
+        return MeasuredRate(input_tokens, rate, a.saturated and b.saturated, min(a.least, b.least), max(a.most, b.most))
+
+
+def _by_worth(point: MeasuredRate) -> tuple[bool, bool, float]:
+    """The most trusted last."""
+    return point.own, point.saturated, -point.tokens_per_second_per_gpu if point.saturated else point.tokens_per_second_per_gpu
 
 
 @dataclass(frozen=True)
@@ -123,6 +152,11 @@ class Rates:
     def saturated(self) -> bool:
         """Whether both were measured at their limit."""
         return self.prefill.saturated and self.decode.saturated
+
+    @property
+    def own(self) -> bool:
+        """Whether both were measured on the forms that they are used for."""
+        return self.prefill.own and self.decode.own
 
 
 def rates_at(prefill: RateCurve, decode: RateCurve, workload: Workload) -> Rates:
@@ -150,4 +184,4 @@ def cap_by_batch(rate: MeasuredRate, batch: int, tpot_seconds: float, engine_gpu
     most = batch / tpot_seconds / engine_gpus
     if rate.tokens_per_second_per_gpu < most:
         return rate
-    return MeasuredRate(rate.input_tokens, most, saturated=True)
+    return replace(rate, tokens_per_second_per_gpu=most, saturated=True)
