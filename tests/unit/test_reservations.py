@@ -9,9 +9,16 @@ import pytest
 from bad_input.reservations import FIRST, SECOND, reservation, reserving
 from disagg_serving.errors import Finding
 from disagg_serving.forecast.cost import cost_of, now
+from disagg_serving.planning.scaling import at_most
+from disagg_serving.recording.plan import placement_of
+from disagg_serving.records import data_of
+from disagg_serving.report.html import render_html
+from disagg_serving.report.markdown import render_markdown
+from disagg_serving.report.text import render_text
 from disagg_serving.spec.capacity import ReservationSpec
 from disagg_serving.spec.validation import parse
 from factories import check, environment, layout, model, role
+from pages import plan_of
 
 DAY = now().date().isoformat()
 
@@ -155,3 +162,62 @@ def test_a_capacity_block_costs_what_a_capacity_block_costs() -> None:
     assert (line.unit_per_hour, line.as_of) == (price.usd_per_hour, price.as_of.isoformat())
     (other,) = [one for one in cost_of(layout(reserving(reservation()))).lines if "reserved" in one.name]
     assert (other.unit_per_hour or 0) > price.usd_per_hour
+
+
+P5EN = {"instanceType": "p5en.48xlarge", "tensorParallel": 8}
+THREE = {"id": FIRST, "instanceType": "p5en.48xlarge", "zone": "us-east-1a", "instances": 3}
+
+
+def decode_on(**capacity: Any) -> dict[str, Any]:
+    """An environment whose one decode engine takes a whole node of reserved p5en."""
+    return environment(model(decode=role(**P5EN, capacity={"type": "reserved", **capacity})))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "hour"),
+    [
+        ({"reservations": [THREE]}, 189.89),
+        ({"reservations": [THREE], "nodes": 1}, 189.89),
+        ({"reservationIds": [FIRST], "nodes": 3}, 189.89),
+        ({"reservations": [{**THREE, "type": "capacity-block", "endsAt": "2027-11-29"}]}, 3 * 41.61),
+        ({"reservations": [{**THREE, "instances": 1}]}, 63.30),
+    ],
+)
+def test_what_is_reserved_is_paid_whole(capacity: dict[str, Any], hour: float) -> None:
+    """Three reserved nodes of which pods use one cost three, by the hour or in advance, however the stack file says that there are three."""
+    made = layout(decode_on(**capacity))
+    (line,) = [one for one in cost_of(made).lines if "reserved" in one.name]
+    (pool,) = [one for one in placement_of(made) if "reserved" in one.pool]
+    number = 1 if hour == 63.30 else 3
+    assert line.per_hour == pytest.approx(hour, abs=0.01)
+    assert (line.quantity, line.idle, pool.idle_nodes, len(pool.nodes)) == (number, number - 1, number - 1, 1)
+    assert (f"{number - 1} of {number} stand idle" in line.note) is (number > 1)
+    assert bool(said(decode_on(**capacity), "reservation-idle")) is (number > 1)
+
+
+def test_a_reservation_of_two_pools_is_paid_once() -> None:
+    """Prefill and decode on one reservation of three use two of it: one stands idle, not one a pool."""
+    shared = {"type": "reserved", "reservations": [THREE]}
+    bounded = {**shared, "nodes": 1}
+    made = layout(environment(model(prefill=role(**P5EN, capacity=bounded), decode=role(**P5EN, capacity=bounded))))
+    assert sorted((line.quantity, line.idle) for line in cost_of(made).lines if "reserved" in line.name) == [(1, 0), (2, 1)]
+
+
+def test_what_autoscaling_may_use_is_not_called_idle() -> None:
+    """The plan at the least engines counts idle nodes and their price; only what no engine ever uses is a finding."""
+    scaled = role(**P5EN, autoscaling={"minReplicaCount": 1, "maxReplicaCount": 3}, capacity={"type": "reserved", "reservations": [THREE]})
+    data = environment(model(prefill=scaled, decode=role()), autoscaling={"prometheusAddress": "http://prometheus.monitoring.svc:9090"})
+    made = layout(data)
+    assert [line.idle for at in (made, at_most(made)) for line in cost_of(at).lines if "reserved" in line.name] == [2, 0]
+    assert cost_of(made).per_hour == cost_of(at_most(made)).per_hour
+    assert not said(data, "reservation-idle")
+
+
+def test_every_format_says_how_many_reserved_nodes_stand_idle() -> None:
+    """Terminal, comment and page count them beside the nodes that are used."""
+    plan = plan_of(decode_on(reservations=[THREE]))
+    for text in (render_text([plan], color=False), render_markdown([plan]), render_html([plan])):
+        assert "2 more nodes reserved and paid for, without a pod" in text
+        assert "2 of 3 stand idle" in " ".join(text.split())
+    pool = data_of(plan)["placement"][0]
+    assert (pool["pool"], pool["idleNodes"]) == ("decode-p5en-48xlarge-reserved", 2)

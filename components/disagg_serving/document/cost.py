@@ -24,6 +24,8 @@ class CostLine(Record):
     as_of: str | None
     """Day of the price, as YYYY-MM-DD."""
     note: str
+    idle: int = field(default=0, metadata=LEFT_OUT)
+    """Reserved nodes among them that no pod uses. Left out where there is none."""
 
 
 @dataclass(frozen=True)

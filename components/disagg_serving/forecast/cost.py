@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cache
 from math import fsum
@@ -13,6 +14,7 @@ from ..catalog.entries import Instance, Price
 from ..catalog.loader import PACKAGE_DIR
 from ..document.cost import Cost, CostLine, RoleCost, SharePrice
 from ..planning.placement import place
+from ..planning.reserved import idle_reserved
 from ..planning.shapes import Group, Layout, world_size
 from ..yaml_io import read_yaml
 
@@ -28,8 +30,11 @@ def cost_of(layout: Layout) -> Cost:
 
     Lines without a known price have no amounts and say why; the totals then are what is known. `as_of` is the oldest price's day.
     """
-    blocks = _of_blocks(layout)
-    lines = [_pool_line(name, instance, len(nodes), capacity, prepaid=name in blocks) for name, instance, nodes, capacity in _pools(layout)]
+    blocks, idle = _of_blocks(layout), idle_reserved(layout)
+    lines = [
+        _pool_line(name, instance, len(nodes), capacity, idle.get(name, 0), prepaid=name in blocks)
+        for name, instance, nodes, capacity in _pools(layout)
+    ]
     lines += _existing_nodes(layout) + _fixed_lines(layout)
     known = [line.per_hour for line in lines if line.per_hour is not None]
     total = fsum(known)  # plain sums round otherwise from Python 3.12 on
@@ -88,9 +93,9 @@ def _existing_nodes(layout: Layout) -> list[CostLine]:
     return [_line(name, name, len(nodes), None, note) for name, pool, nodes in place(layout) if pool is None]
 
 
-def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prepaid: bool = False) -> CostLine:
+def _pool_line(name: str, instance: Instance, used: int, capacity: str, idle: int, *, prepaid: bool) -> CostLine:  # noqa: PLR0913
     if capacity == "spot":
-        return _line(name, f"{instance.id} spot, {name}", count, None, "spot prices change by the hour and are not in the catalogue")
+        return _line(name, f"{instance.id} spot, {name}", used, None, "spot prices change by the hour and are not in the catalogue")
     price, note = instance.on_demand, ""
     if capacity == "reserved":
         note = "on-demand price: what an On-Demand Capacity Reservation costs; a Capacity Block is prepaid"
@@ -99,8 +104,10 @@ def _pool_line(name: str, instance: Instance, count: int, capacity: str, *, prep
     if price is None:
         price, note = instance.capacity_block, "no on-demand price is listed; this is a Capacity Block's"
     if price is None:
-        return _line(name, f"{instance.id}, {name}", count, None, "no price is listed")
-    return _line(name, f"{instance.id}, {name}", count, price, note)
+        note = "no price is listed"
+    if idle:
+        note = "; ".join(filter(None, [f"reserved nodes are paid for whether pods use them or not: {idle} of {used + idle} stand idle", note]))
+    return replace(_line(name, f"{instance.id}, {name}", used + idle, price, note), idle=idle)
 
 
 @cache

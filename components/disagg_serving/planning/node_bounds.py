@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .placement import pack
@@ -20,10 +20,15 @@ def stated_bound(groups: Sequence[Group]) -> int | None:
 
 
 def sources(groups: Sequence[Group]) -> list[list[Group]]:
-    """Groups of one pool by what their nodes come from: those that have a reservation in common stand together, as do those without any."""
+    """Groups by what their nodes come from: those that have a reservation in common stand together, as do those without any."""
+    return joined(groups, lambda group: set(group.spec.capacity.all_reservation_ids))
+
+
+def joined(groups: Sequence[Group], names: Callable[[Group], set[str]]) -> list[list[Group]]:
+    """Groups that share a name with each other, directly or by way of others; those without any stand together."""
     found: list[tuple[set[str], list[Group]]] = []
     for group in groups:
-        ids, members = set(group.spec.capacity.all_reservation_ids), [group]
+        ids, members = names(group), [group]
         for other in [o for o in found if o[0] & ids or o[0] == ids]:
             found.remove(other)
             ids, members = ids | other[0], [*other[1], *members]

@@ -9,6 +9,7 @@ from ..catalog.entries import Instance
 from ..forecast.capacities import KIND
 from ..manifests.names import pair_name
 from ..planning.placement import Node, by_pool, place, pool_key
+from ..planning.reserved import idle_reserved
 from ..planning.shapes import Group, Layout, Pool, Served
 
 DRAWN_ALIKE = 4
@@ -47,7 +48,10 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class DrawnPool:
-    """The nodes of a pool; `lane` is the role of its pods, or mixed; `zone` and `capacity` are empty for nodes that we do not make."""
+    """The nodes of a pool, and how many reserved ones stand idle beside them.
+
+    `lane` is the role of its pods, or mixed; `zone` and `capacity` are empty for nodes that we do not make.
+    """
 
     name: str
     lane: str
@@ -57,6 +61,7 @@ class DrawnPool:
     capacity: str
     count: int
     nodes: Sequence[DrawnNode]
+    idle_nodes: int
     unplaced: Sequence[str] = ()
 
 
@@ -95,7 +100,8 @@ class Scene:
 
 def scenes_of(layout: Layout) -> list[Scene]:
     """Models and pools that belong together, in the order of the models."""
-    placed = {key: (pool, nodes) for key, pool, nodes in place(layout)}
+    idle = idle_reserved(layout)
+    placed = {key: (pool, nodes, idle.get(key, 0)) for key, pool, nodes in place(layout)}
     groups = by_pool(layout.groups)
     owners = {pod: (g, names.index(pod)) for g in layout.groups for names in g.pods() for pod in names}
     scenes = []
@@ -143,7 +149,9 @@ def _entrance(layout: Layout, served: Served) -> Entrance:
     )
 
 
-def _pool(key: str, groups: Sequence[Group], pool: Pool | None, nodes: Sequence[Node], owners: dict[str, tuple[Group, int]]) -> DrawnPool:
+def _pool(  # noqa: PLR0913, PLR0917 (what is drawn of a pool)
+    key: str, groups: Sequence[Group], pool: Pool | None, nodes: Sequence[Node], idle: int, owners: dict[str, tuple[Group, int]]
+) -> DrawnPool:
     roles = {g.role for g in groups}
     first = groups[0]
     left = {pod for g in groups for names in g.pods() for pod in names} - {pod for n in nodes for pod in n.pods}
@@ -156,6 +164,7 @@ def _pool(key: str, groups: Sequence[Group], pool: Pool | None, nodes: Sequence[
         capacity=pool.capacity_type if pool else "",
         count=len(nodes),
         nodes=_drawn(nodes, owners),
+        idle_nodes=idle,
         unplaced=sorted(left),
     )
 

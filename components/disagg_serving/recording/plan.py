@@ -16,6 +16,7 @@ from ..forecast.cost import cost_of
 from ..forecast.traffic import forecast_of
 from ..planning.layout import merge_layouts
 from ..planning.placement import Node, by_pool, place
+from ..planning.reserved import idle_reserved
 from ..planning.scaling import at_most, scaled
 from ..planning.shapes import Group, Layout
 from ..rules import check_objects
@@ -68,13 +69,14 @@ def placement_of(layout: Layout) -> list[PlacedPool]:
     """Pools with their nodes, what stays idle on each, and pods that no node can hold."""
     groups = by_pool(layout.groups)
     by_key = {g.pool: g.instance.id for g in layout.groups}
-    used = ", ".join(sorted(set(by_key.values())))
+    used, idle = ", ".join(sorted(set(by_key.values()))), idle_reserved(layout)
     return [
         PlacedPool(
             key,
             pool.instance.id if pool else used,
             [PlacedNode(list(n.pods), n.idle_gpus, n.idle_efa) for n in nodes],
             _unplaced(groups[key], nodes),
+            idle.get(key, 0),
         )
         for key, pool, nodes in place(layout)
     ]

@@ -108,6 +108,11 @@ def scaling_cells(role: ScaledRole) -> list[str]:
     return [role.engine, str(role.min_replica_count), str(role.max_replica_count), carried, *seconds]
 
 
+def idle_nodes(number: int) -> str:
+    """Reserved nodes without a pod."""
+    return f"{counted(number, 'more node')} reserved and paid for, without a pod"
+
+
 def at_most(scaling: Autoscaling) -> str:
     """Nodes and cost of all roles at their most, empty where none is scaled; placement and cost of the plan are at their least."""
     if scaling.at_most is None:

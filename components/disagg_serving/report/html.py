@@ -20,7 +20,22 @@ from ..recording.picture import instances_of, scenes_of
 from ..recording.plan import Plan
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
-from .figures import OP_ORDER, OP_WORDS, SCALING, at_most, counted, figure, notes_of, overview, scaling_cells, step, traffic_lines, usd, verdict_of
+from .figures import (
+    OP_ORDER,
+    OP_WORDS,
+    SCALING,
+    at_most,
+    counted,
+    figure,
+    idle_nodes,
+    notes_of,
+    overview,
+    scaling_cells,
+    step,
+    traffic_lines,
+    usd,
+    verdict_of,
+)
 from .files import to_yaml
 from .words import short_type, values_of
 
@@ -48,7 +63,8 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     environment.filters["with_code"] = _with_code
-    environment.globals.update(usd=usd, counted=counted, figure=figure, step=step, op_words=OP_WORDS, width=WIDTH, signs=SIGNS)
+    words = {"usd": usd, "counted": counted, "figure": figure, "step": step, "idle_nodes": idle_nodes}
+    environment.globals.update(words, op_words=OP_WORDS, width=WIDTH, signs=SIGNS)
     return environment
 
 

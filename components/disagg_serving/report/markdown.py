@@ -13,7 +13,7 @@ from ..document.resource import STACK_TYPE
 from ..errors import Finding, Level
 from ..recording.plan import Plan
 from . import figures
-from .figures import OP_WORDS, counted, figure, notes_of, role_prices, step, traffic_lines, usd, with_bars
+from .figures import OP_WORDS, counted, figure, idle_nodes, notes_of, role_prices, step, traffic_lines, usd, with_bars
 from .markup import code, fenced, prose
 from .words import short_type, values_of
 
@@ -233,6 +233,8 @@ def _placement(plan: PlanDocument) -> Part:
         for i, node in enumerate(pool.nodes, 1):
             names = ", ".join(code(p, 80) for p in node.pods)
             rows.append(_row([*cells, str(i), names, str(node.idle_gpus), str(node.idle_efa)]))
+        if pool.idle_nodes:
+            rows.append(_row([*cells, "idle", idle_nodes(pool.idle_nodes), "", ""]))
         if pool.unplaced:
             rows.insert(0, _row([*cells, "**none**", ", ".join(code(p, 80) for p in pool.unplaced[:20]), "", ""]))
     head = ["### Placement", "", *_table(["pool", "instance type", "*node", "pods", "*idle GPUs", "*idle EFA"])]

@@ -22,7 +22,21 @@ from ..document.traffic import Forecast
 from ..errors import Finding, Level, visible
 from ..recording.plan import Plan
 from .changes import difference_parts
-from .figures import ENGINE_NOTE, SCALING, Line, at_most, callbacks_of, notes_of, overview, role_prices, scaling_cells, traffic_lines, usd, with_bars
+from .figures import (
+    ENGINE_NOTE,
+    SCALING,
+    Line,
+    at_most,
+    callbacks_of,
+    idle_nodes,
+    notes_of,
+    overview,
+    role_prices,
+    scaling_cells,
+    traffic_lines,
+    usd,
+    with_bars,
+)
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
@@ -114,6 +128,8 @@ def _placement(pools: Sequence[PlacedPool]) -> list[Any]:
             idle = f"idle {node.idle_gpus} GPU, {node.idle_efa} EFA"
             parts.append(Padding(Text(f"node {i}: {idle}"), (0, 0, 0, 2)))
             parts.append(Padding(Text(", ".join(node.pods)), (0, 0, 0, 4)))
+        if pool.idle_nodes:
+            parts.append(Padding(Text(idle_nodes(pool.idle_nodes)), (0, 0, 0, 2)))
         if pool.unplaced:
             parts.append(Padding(Text(f"on no node: {', '.join(pool.unplaced)}", style="bold red"), (0, 0, 0, 2)))
     return parts

@@ -1,5 +1,6 @@
 """Where a role's nodes come from."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -79,14 +80,21 @@ class CapacitySpec(Spec):
     @property
     def held(self) -> int | None:
         """Instances of the reservations together, each counted once; None where one does not say how many."""
-        known: dict[str, int] = {}
-        for one in self.reservations:
-            if one.instances is not None:
-                known[one.id] = min(one.instances, known.get(one.id, one.instances))
-        named = set(self.all_reservation_ids)
-        return sum(known.values()) if named and named == known.keys() else None
+        return held_together([self])
 
     @property
     def most_nodes(self) -> int | None:
         """Most nodes of the pool: as given, or all that are reserved."""
         return self.nodes or (self.held if self.type == "reserved" else None)
+
+
+def held_together(capacities: Iterable[CapacitySpec]) -> int | None:
+    """Instances of all named reservations, each counted once; None where one does not say how many."""
+    known: dict[str, int] = {}
+    named: set[str] = set()
+    for capacity in capacities:
+        named.update(capacity.all_reservation_ids)
+        for one in capacity.reservations:
+            if one.instances is not None:
+                known[one.id] = min(one.instances, known.get(one.id, one.instances))
+    return sum(known.values()) if named and named == known.keys() else None

@@ -10,6 +10,8 @@ from datetime import timedelta
 from ...corrections import Correction
 from ...errors import Level
 from ...forecast.cost import now
+from ...planning.reserved import idle_reserved
+from ...planning.scaling import at_most
 from ...planning.shapes import pool_name
 from ...spec.capacity import CapacitySpec, ReservationSpec
 from ..documents import EC2, EKS, KARPENTER
@@ -117,6 +119,22 @@ def reservation_end(s: Subject) -> Iterator[Fault]:
                 yield Fault(place, message, reservation.ends_at, "a time to come", "name another reservation")
             elif end - now() <= SOON:
                 yield Fault(place, _what_happens(reservation), reservation.ends_at, "14 days ahead or more", AFTERWARDS, Level.WARNING)
+
+
+@rule("reservation-idle", Level.INFO, Stage.LAYOUT, f"{EC2}capacity-reservations-pricing-billing.html")
+def reservation_idle(s: Subject) -> Iterator[Fault]:
+    """Reserved nodes have pods: those that stand idle are paid for, too."""
+    layout = at_most(s.layout) if s.layout else None
+    idle = idle_reserved(layout) if layout else {}
+    for pool in layout.pools if layout else ():
+        if number := idle.get(pool.name):
+            nodes = (
+                "a node that no pod uses, and that is paid for all the same"
+                if number == 1
+                else f"{number} nodes that no pod uses, and that are paid for all the same"
+            )
+            fix = "run more engines, or reserve fewer nodes; one to spare lets a drifted node be replaced before it ends"
+            yield Fault(f"{pool.path}.capacity", f"reserves {nodes}", None, "", fix)
 
 
 @rule("capacity-blocks", Level.WARNING, Stage.FORM, "https://github.com/aws/karpenter-provider-aws/blob/v1.14.1/designs/capacity-block-support.md")
