@@ -254,6 +254,8 @@ def test_a_plan_of_an_older_version() -> None:
     old = plan({"urn": urn(KEY), "type": KEY, "name": "x", "inputs": {"description": "a"}})
     found = compared(old, plan(resource(KEY, inputs={"description": "b"}, inputDependencies={"policy": [urn(VPC)]})))
     assert [(c.op, [p.path for p in c.paths]) for c in found.changes] == [(Op.UPDATE, ["description"])]
+    kinds = (KEY, "eks:index:Cluster", "disagg-serving:index:Environment", "pulumi:pulumi:Stack")
+    assert [r.custom for r in plan(*({"urn": urn(kind), "type": kind} for kind in kinds)).resources] == [True, True, False, False]
     everything = compared(None, plan(resource(KEY)))
     assert [c.op for c in everything.changes] == [Op.CREATE]
 

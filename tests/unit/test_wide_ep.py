@@ -10,7 +10,8 @@ from disagg_serving import labels
 from disagg_serving.errors import Finding, Level
 from disagg_serving.forecast.capacities import capacities, capacity_of
 from disagg_serving.forecast.cost import cost_of
-from disagg_serving.forecast.traffic import forecast_of, situation_of
+from disagg_serving.forecast.situation import situation_of
+from disagg_serving.forecast.traffic import forecast_of
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.engine import SIDE_CHANNEL_PORT
 from disagg_serving.manifests.gateway import router_values

@@ -25,7 +25,7 @@ from ..rules.declared import KUBERNETES, LEADS
 from ..rules.evaluation import Question, evaluate_file
 from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, StackFile
 from .graph import Graph, declared
-from .providers import configured
+from .providers import provider_configuration
 from .topology import topology_of
 
 
@@ -128,7 +128,7 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     named = known.spec.secret_keys() if known is not None and known.spec is not None else []
     # a key that is not in the file may come from an ESC environment; rule secret-keys has said so
     secrets = file.secrets | {f"{NAMESPACE}:{key}" for _, key in named}
-    providers = configured(config, secrets)
+    providers = provider_configuration(config, secrets)
     answer = (Question.of_file(file, project.root), known) if known is not None else None
     recording = record(project.program, project.name, file.stack, config, secrets, known=answer)
     # an ESC environment may lead the default provider to a cluster

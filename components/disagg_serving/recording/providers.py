@@ -14,7 +14,7 @@ CREDENTIALS = frozenset({"accessKey", "secretKey", "token", "webIdentityToken", 
 """Keys whose values no plan shows, also where a file holds them in the clear."""
 
 
-def configured(config: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, dict[str, Any]]:
+def provider_configuration(config: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, dict[str, Any]]:
     """`providers` of a plan: the `aws:` configuration by key; what is encrypted or a credential is `<secret>`."""
     prefix = f"{AWS}:"
     plain = {key.removeprefix(prefix): _shown(key.removeprefix(prefix), value) for key, value in config.items() if key.startswith(prefix)}

@@ -10,7 +10,7 @@ from ...corrections import Correction
 from ...errors import Level
 from ...forecast.autoscaling import prompt_rate, ready_seconds
 from ...forecast.balance import BalanceError, balance
-from ...forecast.traffic import situation_of
+from ...forecast.situation import situation_of
 from ...planning.scaling import at_most, scaled
 from ...planning.shapes import Served
 from ...spec import RoleSpec

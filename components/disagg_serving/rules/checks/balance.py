@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...errors import Level
 from ...forecast.balance import BalanceError, Bound, Workload, advice
 from ...forecast.balance.rates import figure
-from ...forecast.traffic import Phase, bound_of, situation_of
+from ...forecast.situation import Phase, bound_of, situation_of
 from ...planning.scaling import at_most
 from ...planning.shapes import Group, Served, world_size
 from ...spec.serving import RoleName, WorkloadSpec
