@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from factories import ROOT
+from factories import ROOT, SHIPPED
 
 HEAVY = ("pulumi", "grpc", "boto3", "kubernetes", "disagg_serving.rules.explanations")
 LOADED = f"import sys; sys.exit(' '.join(m for m in {HEAVY} if m in sys.modules))"
@@ -20,7 +20,7 @@ LOADED = f"import sys; sys.exit(' '.join(m for m in {HEAVY} if m in sys.modules)
 )
 def test_nothing_heavy_is_loaded_without_need(code: str) -> None:
     """The package, its parts without resources, and a check run without Pulumi, any client, and what explains rules."""
-    done = subprocess.run([sys.executable, "-c", f"{code}; {LOADED}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", f"{code}; {LOADED}"], cwd=SHIPPED, capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("\n", 1), done.stderr
 
 

@@ -217,5 +217,5 @@ def test_every_finding_has_a_description() -> None:
 def test_check_stays_light() -> None:
     """SARIF costs a check in other formats nothing: its module is loaded when it is asked for."""
     code = "import sys; from disagg_serving.cli.main import main; main(['check', 'prod']); print(any('sarif' in name for name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=SHIPPED, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"

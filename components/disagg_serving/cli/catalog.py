@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..catalog import Catalog
-from .common import DataFormat, catalog_with, emit, table
+from .common import CatalogDirs, DataFormat, catalog_with, emit, table
 
 
 class Kind(StrEnum):
@@ -25,12 +25,10 @@ class Kind(StrEnum):
 def catalog(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
-    catalog_dir: Annotated[
-        list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)
-    ] = None,
+    catalog_dir: CatalogDirs = None,
 ) -> int:
     """List what is known, with source and date."""
-    known = catalog_with(catalog_dir or ())
+    known = catalog_with(catalog_dir)
     entries = [getattr(known, kind.value)[i] for i in getattr(known, kind.value)]
     if output_format is DataFormat.JSON:
         emit(json.dumps([e.model_dump(mode="json", by_alias=True, exclude_none=True) for e in entries], indent=2, ensure_ascii=False), None)

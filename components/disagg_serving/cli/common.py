@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ..catalog import Catalog, load_catalog
 from ..errors import SpecError, ToolError
@@ -20,6 +23,9 @@ class FailOn(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
+
+
+CatalogDirs = Annotated[list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)]
 
 
 class DataFormat(StrEnum):
@@ -85,9 +91,9 @@ def makes_components(project: Project) -> bool:
     return "deploy" not in imported | called and all(f.environment is None and ENVIRONMENT_KEY not in f.secrets for f in files)
 
 
-def catalog_with(folders: Sequence[str]) -> Catalog:
+def catalog_with(folders: Sequence[str] | None) -> Catalog:
     """The catalogue with a user's folders. Raises SpecError also for files in them that would not be read."""
-    known = load_catalog(folders, Path.cwd())
+    known = load_catalog(folders or (), Path.cwd())
     if findings := known.unreachable():
         raise SpecError(findings)
     return known

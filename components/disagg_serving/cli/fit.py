@@ -28,7 +28,7 @@ from ..spec import ModelSpec, NetworkSpec
 from ..spec.measured import CalibrationSpec
 from ..spec.places import role_of
 from ..spec.serving import All2AllBackend, RoleName
-from .common import DataFormat, catalog_with, emit
+from .common import CatalogDirs, DataFormat, catalog_with, emit
 
 BAR_WIDTH = 64
 VERDICTS = {
@@ -88,12 +88,10 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     log: Annotated[Path | None, typer.Option("--log", help="Log of a start of this engine; makes the figures exact.", show_default=False)] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each formula with its numbers.")] = False,
     output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
-    catalog_dir: Annotated[
-        list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)
-    ] = None,
+    catalog_dir: CatalogDirs = None,
 ) -> int:
     """Say whether a model fits the GPUs of one engine, and how many tokens and requests it then holds."""
-    known = catalog_with(catalog_dir or ())
+    known = catalog_with(catalog_dir)
     facts, node, image = _named(known, model, instance, engine)
     cut = {
         "tensor_parallel": tensor_parallel,

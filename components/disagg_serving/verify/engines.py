@@ -11,7 +11,7 @@ from ..planning.shapes import Group, Served
 from .metrics import NOTHING, Metrics, read_metrics
 from .points import Point, compare, failed, ok, unknown
 from .snapshot import Object, Unread
-from .view import Engine, UnreadError, View, is_true
+from .view import Engine, View, is_true, unknown_unread
 
 BACKEND = re.compile(r"Backend (\w+) was instantiated")
 """NIXL's own line at the start of an engine, in 1.3.1 and 1.5.0."""
@@ -22,13 +22,10 @@ NO_TRAFFIC = "no request has come through so far"
 ASK = "send requests, or let `--canary` send one"
 
 
+@unknown_unread("engine-version", "all engines", "as in the catalogue")
 def check(view: View) -> Iterator[Point]:
     """The points of each engine's pods and of each model."""
-    try:
-        running = list(view.running())
-    except UnreadError as problem:
-        yield unknown("engine-version", "all engines", "as in the catalogue", problem)
-        return
+    running = list(view.running())
     for engine, number, pod in running:
         yield from _pod(view, engine, number, pod)
     for served in view.layout.served:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from .. import labels
 from ..planning.shapes import Group, Pool
-from .points import Point, compare, failed, ok, unknown
+from .points import Point, compare, failed, ok
 from .snapshot import Object
-from .view import NODES, UnreadError, View, is_true, label_of
+from .view import NODES, View, is_true, label_of, unknown_unread
 
 DEVICES = "the node's device plugin does not offer them: delete the node's NodeClaim when its pods may move, and see the NodeClass"
 OWN_POINTS = frozenset({labels.ZONE, labels.INSTANCE_TYPE, labels.CAPACITY_TYPE})
@@ -16,14 +16,11 @@ OWN_POINTS = frozenset({labels.ZONE, labels.INSTANCE_TYPE, labels.CAPACITY_TYPE}
 EXCHANGE = "delete the node's NodeClaim, so that the pool makes another"
 
 
+@unknown_unread("node-ready", NODES.kind, "nodes as planned")
 def check(view: View) -> Iterator[Point]:
     """The points of each node with a planned pod on it."""
-    try:
-        carrying = {pod["spec"]["nodeName"]: engine.group for engine, _, pod in view.running() if pod["spec"].get("nodeName")}
-        nodes = view.nodes
-    except UnreadError as problem:
-        yield unknown("node-ready", str(NODES.kind), "nodes as planned", problem)
-        return
+    carrying = {pod["spec"]["nodeName"]: engine.group for engine, _, pod in view.running() if pod["spec"].get("nodeName")}
+    nodes = view.nodes
     pools = {pool.name: pool for pool in view.layout.pools}
     for name, group in sorted(carrying.items()):
         if name in nodes:

@@ -15,7 +15,7 @@ from .nodes import OWN_POINTS
 from .objects import sentence
 from .points import Point, failed, ok, unknown
 from .snapshot import Object
-from .view import Bounds, Engine, UnreadError, View, planned_replicas
+from .view import Bounds, Engine, UnreadError, View, planned_replicas, unknown_unread
 
 REPLACE = "`pulumi up`, or undo the change of its LeaderWorkerSet"
 CONTAINERS = ("initContainers", "containers")
@@ -23,13 +23,10 @@ FIELDS = {"pod-image": ("image",), "pod-args": ("command", "args"), "pod-env": (
 """Fields of containers with points of their own."""
 
 
+@unknown_unread("pod-spec", "all pods", "as generated")
 def check(view: View) -> Iterator[Point]:
     """The points of each pod that is there, and of each pool."""
-    try:
-        running = list(view.running())
-    except UnreadError as problem:
-        yield unknown("pod-spec", "all pods", "as generated", problem)
-        return
+    running = list(view.running())
     for engine, number, pod in running:
         yield from _drift(engine, number, pod)
         if pod["spec"].get("nodeName"):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 
 from ..manifests.bundle import build_all
 from ..manifests.names import picker_name
 from ..manifests.serving import build_leader_worker_set
 from ..planning.shapes import Group, Layout
+from .points import Point, unknown
 from .snapshot import Answers, Object, Ref, Snapshot, Unread
 
 SHOWN_EVENT = 220
@@ -17,8 +18,27 @@ NOT_COMPARED = ("Secret", "LeaderWorkerSet", "Job")
 """Kinds with checks of their own, and Secrets, which are never read."""
 
 
+Check = Callable[["View"], Iterator[Point]]
+
+
 class UnreadError(Exception):
     """Something that a check needs was not read; the text says why."""
+
+
+def unknown_unread(name: str, subject: str, expected: str) -> Callable[[Check], Check]:
+    """For a check that reads all that it needs before its first point: where it cannot, one unknown point stands for all of its."""
+
+    def decorate(check: Check) -> Check:
+        @wraps(check)
+        def checked(view: View) -> Iterator[Point]:
+            try:
+                yield from check(view)
+            except UnreadError as problem:
+                yield unknown(name, subject, expected, problem)
+
+        return checked
+
+    return decorate
 
 
 @dataclass(frozen=True, eq=False)
