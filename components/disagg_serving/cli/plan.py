@@ -83,7 +83,6 @@ def _plans(project: Project, file: StackFile | None, base: str | None, *, look_u
     if base is None:
         plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
         return [_with_answers(p, project) for p in plans] if look_up else plans
-    from .. import __version__  # noqa: PLC0415 (slow)
     from ..comparison.base_plan import recorded, scrubbed_environment  # noqa: PLC0415 (slow)
     from ..comparison.compare import with_differences  # noqa: PLC0415 (slow)
     from ..comparison.requirements import not_as_pinned  # noqa: PLC0415 (slow)
@@ -91,7 +90,7 @@ def _plans(project: Project, file: StackFile | None, base: str | None, *, look_u
 
     revision = located(find_revision(project.root, base), project.name)
     revision = replace(revision, notes=(*revision.notes, *not_as_pinned(project.root)))
-    with recorded(revision, file.stack if file else None, __version__) as base_plans:
+    with recorded(revision, file.stack if file else None) as base_plans:
         with scrubbed_environment():
             plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
         if look_up:

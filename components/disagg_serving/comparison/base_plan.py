@@ -29,38 +29,12 @@ from ..spec.stack_file import read_project
 from .requirements import RequirementsError, interpreter_of
 from .revision import PROJECT_FILES, Revision
 
-KEPT_VARIABLES = frozenset(
-    [
-        "PATH",
-        "TZ",
-        "TMPDIR",
-        "SOURCE_DATE_EPOCH",
-        "LD_LIBRARY_PATH",
-        "LANG",
-        "LANGUAGE",
-        "LC_ALL",
-        "LC_COLLATE",
-        "LC_CTYPE",
-        "LC_MESSAGES",
-        "LC_MONETARY",
-        "LC_NUMERIC",
-        "LC_TIME",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "PYTHONHASHSEED",
-        "PYTHONUTF8",
-        "PYTHONIOENCODING",
-        "PYTHONCOERCECLOCALE",
-        "PYTHONDONTWRITEBYTECODE",
-        "PYTHONPYCACHEPREFIX",
-        "PYTHONWARNINGS",
-        "PYTHONNOUSERSITE",
-        "PYTHONOPTIMIZE",
-        "PYTHONFAULTHANDLER",
-        "PYTHONINTMAXSTRDIGITS",
-        "PYDANTIC_DISABLE_PLUGINS",
-    ]
-)
+KEPT_VARIABLES = frozenset({
+    "PATH", "TZ", "TMPDIR", "SOURCE_DATE_EPOCH", "LD_LIBRARY_PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES",
+    "LC_MONETARY", "LC_NUMERIC", "LC_TIME", "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONCOERCECLOCALE",
+    "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS", "PYTHONNOUSERSITE", "PYTHONOPTIMIZE", "PYTHONFAULTHANDLER",
+    "PYTHONINTMAXSTRDIGITS", "PYDANTIC_DISABLE_PLUGINS",
+})  # fmt: skip
 """What a program sees of the environment while two revisions are compared; everything else may be a credential."""
 COMPONENTS = ("disagg-serving:", "pulumi:pulumi:")
 """Types of components, by their beginning."""
@@ -105,12 +79,12 @@ def scrubbed_environment() -> Iterator[None]:
 
 
 @contextmanager
-def recorded(revision: Revision, stack: str | None, version: str) -> Iterator[Callable[[], BasePlans]]:
+def recorded(revision: Revision, stack: str | None) -> Iterator[Callable[[], BasePlans]]:
     """Record a stack, or with None all stacks, of a revision while the caller does other work; the function waits for the plans.
 
-    `version` is this tool's. The process ends and the work tree goes with the context, however it is left.
+    The process ends and the work tree goes with the context, however it is left.
     """
-    key = json.dumps([revision.commit, str(revision.project), stack or ALL, version, sys.version, str(today()), _installed()])
+    key = json.dumps([revision.commit, str(revision.project), stack or ALL, sys.version, str(today()), _installed()])
     file = cache_folder() / "plans" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     kept = _read(file)
     if kept is not None:

@@ -30,33 +30,11 @@ HINT = "hint:"
 SHOWN = 3
 DECLARED = "pyproject.toml: dependencies"
 COMPLETE = "complete"
-KEPT_VARIABLES = frozenset(
-    [
-        "PATH",
-        "HOME",
-        "LANG",
-        "LC_ALL",
-        "TMPDIR",
-        "LD_LIBRARY_PATH",
-        "XDG_CACHE_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_CONFIG_DIRS",
-        "XDG_DATA_HOME",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "NETRC",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-    ]
-)
+KEPT_VARIABLES = frozenset({
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NETRC", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+})  # fmt: skip
 """What an installation sees of the environment besides the installer's own settings: packages may run code of theirs when they are built."""
 
 
@@ -165,25 +143,14 @@ def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], 
     if first.is_file():
         listed = ["-r", first.name, *listed]
     sys.stderr.write(f"installing the packages of {revision.asked} ({revision.commit[:10]}), which are kept ...\n")
-    uv = shutil.which("uv")
-    if uv:
-        steps = [
-            [uv, "venv", "--quiet", "--no-project", "--allow-existing", "--python", sys.executable, str(folder)],
-            [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python), *listed],
-        ]
-    else:
-        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *listed]
-        steps = [[sys.executable, "-m", "venv", str(folder)], [str(python), "-P", *install]]
-    for step in steps:
+    venv = [sys.executable, "-P", "-m", "venv", str(folder)]
+    install = [str(python), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    if uv := shutil.which("uv"):
+        venv, install = [*venv, "--without-pip"], [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
+    place, environment = tree / revision.project, _environment()
+    for step in (venv, [*install, *listed]):
         done = subprocess.run(
-            step,
-            cwd=tree / revision.project,
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            check=False,
+            step, cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
         )
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
