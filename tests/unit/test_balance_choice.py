@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from disagg_serving.catalog import Catalog
 from disagg_serving.forecast.balance import (
@@ -131,15 +133,16 @@ def test_experts_have_no_prediction() -> None:
 def test_long_prompts_on_many_nodes_are_left_alone() -> None:
     """Nothing speaks against a split of long prompts that is busy and balanced."""
     room = headroom(split(2, 1), RATES, LONG, 4)
-    found = advice(Situation(LONG, 3, split(2, 1), RATES, room))
+    found = advice(Situation(LONG, 3, split=split(2, 1), rates=RATES, room=room))
     assert (found.better, found.reasons, found.notes) == ("disaggregated", (), ())
 
 
 @pytest.mark.parametrize(
     ("workload", "nodes", "ids"),
     [
-        (Workload(1000, 50), 4, ["short-prompts"]),
-        (Workload(200, 200), 4, ["short-prompts", "low-ratio"]),
+        (Workload(3999, 256), 4, ["short-prompts"]),
+        (Workload(4000, 255), 4, ["short-answers"]),
+        (Workload(200, 200), 4, ["short-prompts", "short-answers", "low-ratio"]),
         (Workload(8000, 1000, 0.9), 4, ["low-ratio"]),
         (LONG, 2, ["few-nodes"]),
         (LONG, 1, ["few-nodes"]),
@@ -151,6 +154,30 @@ def test_lengths_and_nodes(workload: Workload, nodes: int, ids: list[str]) -> No
     assert ([r.id for r in found.reasons], found.better) == (ids, "aggregated")
     assert str(found).startswith("aggregated serving is the better choice here")
     assert all(any(c.isdigit() for c in r.text) and not r.text.endswith(".") for r in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("requests", "dense", "ids", "words"),
+    [
+        (2, 70, [], ""),
+        (1.9, 70, ["few-requests"], "1.9 requests/s are few: AWS names 2 requests/s and more for separate roles on HyperPod"),
+        (2, 32.8, ["small-model"], "a dense model of 32.8 billion parameters is small: AWS names dense models of 70 billion parameters and more"),
+        (2, None, [], ""),
+    ],
+)
+def test_thresholds_of_hyperpod(requests: float, dense: float | None, ids: list[str], words: str) -> None:
+    """AWS publishes from where separate roles pay on HyperPod; the size counts for dense models only."""
+    found = advice(Situation(Workload(4000, 256), 4, requests, dense))
+    assert [r.id for r in found.reasons] == ids
+    assert words in str(found)
+
+
+def test_no_run_is_quoted_whose_authors_forbid_it() -> None:
+    """The smoke run of DeepSeek-V3 and the single runs of GLM-5.2 appear in no sentence."""
+    kv = kv_transfer(kv_bytes(LONG, 327_680), Endpoint(SMALL, 1, 1), Endpoint(P5, 1, 1))
+    text = str(advice(Situation(Workload(200, 200), 1, 0.1, 8, room=headroom(split(2, 1), RATES, LONG, 0.1), transfer=kv)))
+    assert not re.search(r"DeepSeek|GLM|431|255|552|603", text)
+    assert text.count("AWS names") == 4
 
 
 def test_network_and_load() -> None:

@@ -47,7 +47,16 @@ def situation_of(layout: Layout, served: Served) -> Situation | None:
     rates = _rates(prefill, decode, workload)
     queues = prefill.replicas * prefill.spec.data_parallel
     room: Headroom | None = headroom(split, rates, workload, work.requests_per_second, queues) if rates else None
-    return Situation(workload, _nodes((prefill, decode)), split, rates, room, _transfer(prefill, decode, workload, work.requests_per_second))
+    return Situation(
+        workload,
+        _nodes((prefill, decode)),
+        work.requests_per_second,
+        None if served.facts.moe else served.facts.parameters_b.total,
+        split,
+        rates,
+        room,
+        _transfer(prefill, decode, workload, work.requests_per_second),
+    )
 
 
 def bound_of(group: Group, side: Phase, workload: Workload) -> Bound | None:

@@ -1,15 +1,18 @@
 """When one role that does both is the better choice, and when a split is off its balance, in plain words with numbers.
 
 Prefill and decode apart keep the time per token steady; they cost TTFT, and with few nodes or a weak network throughput for each GPU as well.
-What speaks for it are these public runs, each of them single, and advice of those who publish a guide:
+The thresholds are those of publishers who say when to separate the roles, and one comparison that may be quoted:
 
-- 1,024/256 tokens, DeepSeek-V3 on p5en, 431.6 and 255 tokens/s a GPU:
-  https://github.com/awslabs/awsome-distributed-ai/blob/95b939cd/3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md
-- 8,000/1,024 tokens, GLM-5.2 on one p5en and on two with separate roles (its authors draw no conclusion from single runs):
-  https://github.com/aws-samples/sample-llm-inference-on-eks/blob/7a03f3ab/docs/GLM-5.2-BENCHMARK.md
-- apart at 10,000/1,000 tokens and not at 200/200: https://github.com/llm-d/llm-d/blob/027a0532/guides/pd-disaggregation/README.md
+- AWS for HyperPod: dense models of 70 billion parameters, 4,000 prompt and 256 answer tokens, 2 requests/s, each of them or more:
+  https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html
+- llm-d: large models, 10,000/1,000 tokens and not 200/200, and experts spread wide:
+  https://github.com/llm-d/llm-d/blob/027a0532/guides/pd-disaggregation/README.md
+- GPUStack, six H100 of one node: steadier answers, a later first token:
+  https://docs.gpustack.ai/gpustack-operator/v0.11.2/docs/walkthroughs/model-deployment/prefill-decode/
 - TTFT of 1 s over EFA and 98 s over TCP, Llama-3.1-8B with 8,000 tokens:
   https://docs.nvidia.com/dynamo/kubernetes-deployment/cloud-provider-guides/aws/efa-rdma-over-aws-fabric
+
+Nothing rests on two runs of AWS samples on p5en, of DeepSeek-V3 and of GLM-5.2: their authors ask not to quote them, or not to compare their arms.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ from .law import Headroom, Split, balance, best_split
 from .rates import Rates, Workload, figure
 from .transfer import KvTransfer
 
-SHORT_PROMPT = 2000
-"""Tokens. Public pairs: at 1,024 apart loses 41 % a GPU, at 4,000 to 5,000 it gains; the middle is our judgement."""
+SHORT_PROMPT, SHORT_ANSWER, FEW_REQUESTS, SMALL_MODEL = 4000, 256, 2.0, 70.0
+"""Tokens, tokens, requests a second and billions of parameters of a dense model, below which AWS calls one role simpler."""
 LOW_RATIO = 4.0
-"""Prompt to answer tokens. llm-d advises apart at 10:1 and against it at 1:1; at 4:1 (1024/256) it lost. The limit is our judgement."""
+"""Prompt to answer tokens. llm-d advises apart at 10:1 and against it at 1:1; the limit between them is our judgement."""
 FEW_NODES = 2
+"""Our judgement: on so few GPUs neither role can be sized by itself."""
 TTFT_PART = 0.2
 """A typical transfer that takes more of the TTFT limit is worth a warning: our judgement."""
 IDLE = 0.3
@@ -34,17 +38,14 @@ SAME = 1e-6
 OFF_BALANCE = 1.3
 """Factor from the optimum ratio that is worth a warning: our judgement, three times `MEASURED_BAND`."""
 
-SHORT_WORDS = (
-    "prompts of {isl:.0f} tokens are short: with 1,024 tokens of prompt and 256 of answer DeepSeek-V3 on p5en gave 431.6 tokens/s a GPU in one role "
-    "and 255 apart"
-)
+AWS_WORDS = "AWS names {least} and more for separate roles on HyperPod"
 RATIO_WORDS = (
-    "{ratio:.1f} prompt tokens for one of the answer are few: llm-d advises separate roles at about 10:1 and not at 200/200 tokens, and at 4:1 "
-    "DeepSeek-V3 on p5en lost 41 % a GPU"
+    "{ratio:.1f} prompt tokens for one of the answer are few: llm-d suggests separate roles at 10,000 prompt tokens for 1,000 of the answer, and not "
+    "at 200 for 200"
 )
 NODES_WORDS = (
-    "{nodes} node{s} {are} few: GLM-5.2 with 8,000 and 1,024 tokens gave 552 tokens/s with a median TTFT of 0.87 s on one p5en, and 603 with "
-    "5.2 s on two with separate roles, about half for each GPU; what remains is a steadier time per token (27 ms instead of 34)"
+    "{nodes} node{s} {are} few: on six H100, with long prompts of 16 clients, GPUStack saw separate roles write tokens steadier (p99 25.6 to 27.8 "
+    "times lower) and the first one much later"
 )
 TCP_WORDS = (
     "EFA does not reach the memory of these GPUs, so KV goes over TCP: {low:.2g} to {high:.2g} s for each prompt of {isl:.0f} tokens; with "
@@ -84,14 +85,17 @@ class Advice:
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known of a layout with separate roles; `nodes` are those of both together.
+    """What is known of a layout with separate roles.
 
-    What is not given is not judged: without `room` nobody knows whether it is idle, without `transfer` the network is taken for good,
-    and without `split` and `rates` nothing is said about the balance.
+    `nodes` are those of both together, `dense_parameters_b` billions of parameters of a model without experts. What is not given is not judged:
+    without `room` nobody knows whether it is idle, without `transfer` the network is taken for good, and without `split` and `rates` nothing is
+    said about the balance.
     """
 
     workload: Workload
     nodes: int
+    requests_per_second: float | None = None
+    dense_parameters_b: float | None = None
     split: Split | None = None
     rates: Rates | None = None
     room: Headroom | None = None
@@ -101,7 +105,7 @@ class Situation:
 
 def advice(s: Situation) -> Advice:
     """Judge prefill and decode apart against one role that does both."""
-    reasons = (*_by_lengths(s.workload), *_by_nodes(s.nodes), *_by_network(s), *_by_load(s.room))
+    reasons = (*_by_thresholds(s), *_by_ratio(s.workload), *_by_nodes(s.nodes), *_by_network(s), *_by_load(s.room))
     note = off_balance(s.split, s.rates, s.workload) if s.split and s.rates else None
     return Advice("aggregated" if reasons else "disaggregated", reasons, (note,) if note else ())
 
@@ -130,15 +134,27 @@ def off_balance(split: Split, rates: Rates, workload: Workload) -> Reason | None
     return Reason("off-balance", text)
 
 
-def _by_lengths(workload: Workload) -> list[Reason]:
-    found = []
-    if workload.input_tokens < SHORT_PROMPT:
-        found.append(Reason("short-prompts", SHORT_WORDS.format(isl=workload.input_tokens)))
+def _by_thresholds(s: Situation) -> list[Reason]:
+    work, rate, size = s.workload, s.requests_per_second, s.dense_parameters_b
+    found = [
+        ("short-prompts", work.input_tokens, SHORT_PROMPT, "prompts of {} tokens are short", "{} prompt tokens"),
+        ("short-answers", work.output_tokens, SHORT_ANSWER, "answers of {} tokens are short", "{} answer tokens"),
+        ("few-requests", rate, FEW_REQUESTS, "{} requests/s are few", "{} requests/s"),
+        ("small-model", size, SMALL_MODEL, "a dense model of {} billion parameters is small", "dense models of {} billion parameters"),
+    ]
+    return [
+        Reason(name, f"{words.format(figure(value))}: {AWS_WORDS.format(least=least.format(figure(limit)))}")
+        for name, value, limit, words, least in found
+        if value is not None and value < limit
+    ]
+
+
+def _by_ratio(workload: Workload) -> list[Reason]:
     ratio = workload.prefilled_tokens / workload.output_tokens
-    if ratio < LOW_RATIO:
-        cached = f" ({workload.prefix_hit:.0%} of the prompt is cached)" if workload.prefix_hit else ""
-        found.append(Reason("low-ratio", RATIO_WORDS.format(ratio=ratio) + cached))
-    return found
+    if ratio >= LOW_RATIO:
+        return []
+    cached = f" ({workload.prefix_hit:.0%} of the prompt is cached)" if workload.prefix_hit else ""
+    return [Reason("low-ratio", RATIO_WORDS.format(ratio=ratio) + cached)]
 
 
 def _by_nodes(nodes: int) -> list[Reason]:

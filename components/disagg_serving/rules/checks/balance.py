@@ -13,7 +13,7 @@ from ...forecast.situation import Phase, bound_of, situation_of
 from ...planning.scaling import at_most
 from ...planning.shapes import Group, Served, world_size
 from ...spec.serving import RoleName, WorkloadSpec
-from ..documents import AWS_RUNS, AWS_SAMPLES, LLM_D
+from ..documents import LLM_D
 from ..registry import Fault, Stage, Subject, rule
 
 BUSY = 0.7
@@ -141,13 +141,14 @@ def _rates_beyond(group: Group, workload: Workload) -> Iterator[Fault]:
     "aggregated-better",
     Level.INFO,
     Stage.LAYOUT,
-    f"{AWS_RUNS}3.test_cases/pytorch/vllm/dsv3-uccl-nixl/README.md {AWS_SAMPLES}docs/GLM-5.2-BENCHMARK.md "
+    "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-dpd.html "
     f"{LLM_D}027a0532/guides/pd-disaggregation/README.md "
+    "https://docs.gpustack.ai/gpustack-operator/v0.11.2/docs/walkthroughs/model-deployment/prefill-decode/ "
     "https://docs.nvidia.com/dynamo/kubernetes-deployment/cloud-provider-guides/aws/efa-rdma-over-aws-fabric",
     reads=("workload", "measuredRates"),
 )
 def aggregated_better(s: Subject) -> Iterator[Fault]:
-    """Where public runs speak for one role that does both, the plan says so: a split buys steady answers, not throughput."""
+    """Where public advice speaks for one role that does both, the plan says so: a split buys steady answers, not throughput."""
     for served in s.served if s.layout else ():
         try:
             known = situation_of(at_most(s.layout), served) if s.layout else None
