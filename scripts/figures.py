@@ -68,8 +68,8 @@ def _per_gb() -> float:
     return float(read_yaml(PACKAGE_DIR / "prices.yaml")["natGateway"]["usdPerGB"])
 
 
-TUTORIAL_HOURS, THEIR_FEE = 2, 0.12
-"""How long the tutorial leaves its GPU node running, and what others say that Auto Mode takes (forecast/cost.py)."""
+TUTORIAL_HOURS = 2
+"""How long the tutorial leaves its GPU node running."""
 
 
 def tutorial_cost() -> list[str]:
@@ -79,11 +79,13 @@ def tutorial_cost() -> list[str]:
     (served,) = layout.served
     (node,) = [line.per_hour or 0 for line in cost.lines if line.name not in FIXED]
     running, fetched = TUTORIAL_HOURS * cost.per_hour, served.facts.checkpoint_gb * _per_gb()
-    fee = TUTORIAL_HOURS * node * THEIR_FEE
+    told = read_yaml(PACKAGE_DIR / "prices.yaml")["autoModeFee"]
+    share = told["othersSay"] * (1 - told["reduction"])
+    fee = TUTORIAL_HOURS * node * share
     rows = [
         (f"`dev` for {TUTORIAL_HOURS} hours, GPU node included from the first minute", f"{running:.2f}"),
         (f"{served.facts.checkpoint_gb:g} GB of weights through the NAT gateway, once", f"{fetched:.2f}"),
-        (f"management of the node, if it is {100 * THEIR_FEE:.0f} % as others say", f"{fee:.2f}"),
+        (f"management of the node, if it is {share:.1%}: what others say, less AWS's reduction of {told['asOf']}", f"{fee:.2f}"),
         ("**together**", f"**{sum(round(part, 2) for part in (running, fetched, fee)):.2f}**"),
     ]
     return table(("the tutorial", "USD"), rows)

@@ -329,7 +329,14 @@ def _metrics(entries: Iterable[MetricList]) -> list[str]:
 def _prices() -> list[str]:
     prices = read_yaml(PACKAGE_DIR / "prices.yaml")
     rows = [
-        (name, f"{p['usdPerHour']:g}", f"{p['usdPerGB']:g}" if "usdPerGB" in p else "", p["region"], p["asOf"], cited(p["source"], "docs/reference"))
+        (
+            name,
+            f"{p['usdPerHour']:g}" if "usdPerHour" in p else "unknown",
+            f"{p['usdPerGB']:g}" if "usdPerGB" in p else "",
+            p.get("region", ""),
+            p["asOf"],
+            cited(p["source"], "docs/reference"),
+        )
         for name, p in prices.items()
     ]
     return table(("what", "USD/h", "USD/GB", "region", "of", "source"), rows)

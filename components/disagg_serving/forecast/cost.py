@@ -124,23 +124,24 @@ def _fixed_lines(layout: Layout) -> list[CostLine]:
         note = "without the charge for traffic, and without the small nodes on which routers run"
         entrances = [_line("load balancers", "load balancer", gateways, _price(prices["loadBalancer"]), note)]
     if layout.spec.existing_cluster is not None:
-        return entrances
+        return [*entrances, *_fee(layout)]
     lines = [*entrances, _line("control plane", "EKS cluster", 1, _price(prices["controlPlane"]), "")]
     network = layout.spec.network
     if network.existing is None:
         gateways = len(network.zones) if network.nat_gateways == "perZone" else 1
         note = f"without the charge for traffic, {prices['natGateway']['usdPerGB']:g} for each GB"
         lines.append(_line("NAT gateways", "NAT gateway", gateways, _price(prices["natGateway"]), note))
-    lines.append(
-        _line(
-            FEE,
-            "management of the nodes",
-            1,
-            None,
-            "its rate for GPU nodes is not known here; pages of third parties say about 12 %",
-        )
-    )
-    return lines
+    return [*lines, *_fee(layout)]
+
+
+def _fee(layout: Layout) -> list[CostLine]:
+    """What EKS Auto Mode charges for its nodes, in whoever's cluster."""
+    if not layout.pools:
+        return []
+    fee, started = _prices()["autoModeFee"], sum(len(nodes) for _, pool, nodes in place(layout) if pool is not None)
+    rate = f"the rate for GPU types is not known here; AWS lowered that of P types by {fee['reduction']:.0%} on {fee['asOf']}"
+    note = f"EKS charges it for each node and hour, however the node is paid; {rate}"
+    return [_line(FEE, "management of the nodes", started, None, note)]
 
 
 def today() -> date:
