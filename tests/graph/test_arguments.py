@@ -391,3 +391,9 @@ def test_keys_of_ones_own_are_spelled_as_they_are() -> None:
     ]
     said = refused("NodePools", {**POOLS, "settings": {"tags": {"instanceType": 5, "instance_type": [5]}}})
     assert [s.split(": ")[0] for s in said] == ["settings.tags.instanceType", "settings.tags.instance_type"]
+
+
+def test_a_faulty_value_is_not_missed_as_well() -> None:
+    """A faulty setting of a cluster is one fault: nothing asks for what it was meant to be."""
+    said = refused("Cluster", {"existing": {"kubeconfig": "k", "node_role": "r", "security_group_ids": [5]}})
+    assert [s.split(": ")[0] for s in said] == ["existing.security_group_ids[0]"]

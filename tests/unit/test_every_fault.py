@@ -157,3 +157,28 @@ def test_an_empty_list_of_sizes_is_not_said() -> None:
     three = {"model": "deepseek-r1", "prefill": role(tensorParallel=2, dataParallel=3), "decode": role(tensorParallel=3, dataParallel=3)}
     for fault in found(environment(model(**three)), "pd-tensor-parallel"):
         assert not fault.allowed.startswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "faulty"),
+    [
+        ({"models": [aggregated(server={"tensorParallel": 4})]}, "models[0].server.instanceType"),
+        ({"models": [model(prefill={"instanceType": 5})]}, "models[0].prefill.instanceType"),
+        ({"existingCluster": "theirs", "cluster": {}}, "existingCluster"),
+        ({"existingCluster": "theirs", "cluster": {"creatorAdmin": False}}, "existingCluster"),
+        ({"existingCluster": "theirs", "cluster": {"kubernetesVersion": "1.30"}}, "existingCluster"),
+        ({"network": {"existing": "theirs", "zones": ["us-east-1a"]}}, "network.existing"),
+        ({"network": {"zones": ["us-east-1a", 5]}}, "network.zones[1]"),
+    ],
+)
+def test_what_a_faulty_value_was_meant_to_be_is_not_missed(fields: dict[str, Any], faulty: str) -> None:
+    """A role, a cluster or a network that is there with a fault is not said to be absent, and no other one is judged in its place."""
+    said = [f.path for f in check({**environment(model()), **fields}).findings if f.level is not Level.INFO]
+    assert said == [faulty]
+
+
+def test_of_several_faulty_entries_each_can_be_taken_out() -> None:
+    """Taking one entry out of a list moves the others, which is no new fault."""
+    flags = ["--a=$(HF_TOKEN)", "--b=$(HF_TOKEN)"]
+    places = [f"models[0].extraArgs[{i}]" for i in range(2)]
+    assert [f.corrections for f in found(environment(aggregated(extraArgs=flags)), "extra-args")] == [({place: None},) for place in places]

@@ -58,9 +58,8 @@ class Parsed(Generic[S]):
         return [Place.parse(f.path) for f in self.findings if f.path and f.id != "unknown-key"] + self.left_out
 
     def lacks(self, place: Place, at: Place = TOP) -> bool:
-        """Whether the value at a place was left out, or an entry of the list that it is; `at` is where what was parsed stands."""
-        here = place.below(at)
-        return at.contains(place) and any(gone.contains(here) or (gone.is_entry and gone.parent == here) for gone in self.gone)
+        """Whether the value at a place was left out; `at` is the place of the mapping that was parsed."""
+        return at.contains(place) and any(gone.contains(place.below(at)) for gone in self.gone)
 
     def restore(self, finding: Finding) -> Finding:
         """A finding about what remains, with the indices of the file."""
