@@ -119,7 +119,7 @@ class _Repair(Generic[S]):
         cleaner = _Cleaner(model)
         cleaner.clean(data)
         self.model, self.data, self.findings, self.left_out = model, data, cleaner.findings, cleaner.left_out
-        self.removed: set[Loc] = set(cleaner.removed)
+        self.removed = set(cleaner.removed)
         models = data.get("models")
         self.origin = list(range(len(models))) if isinstance(models, list) else []
 
@@ -130,82 +130,76 @@ class _Repair(Generic[S]):
                 return Parsed(self.model.model_validate(self.data), self.findings, self.origin, self.left_out)
             except ValidationError as problem:
                 errors = problem.errors(include_url=False)
-            self.findings += [
-                self._tried(_finding(self.model, {**e, "loc": self._original(e["loc"])}, self.data, e["loc"]), e["loc"])
-                for e in errors
-                if self._is_new(e["loc"]) and not self._is_emptied(e)
-            ]
+            for error in errors:
+                place, there = Place(error["loc"]), self._original(Place(error["loc"]))
+                if not self._follows(error["type"], there):
+                    self.findings.append(self._tried(_finding(self.model, {**error, "loc": there.steps}, self.data, place.steps), place))
             if not self._leave_out(errors):
                 break
         return Parsed(None, self.findings, left_out=self.left_out)
 
-    def _is_new(self, loc: Loc) -> bool:
-        place = self._original(loc)
-        return not any(place[:n] in self.removed for n in range(1, len(place) + 1))
+    def _follows(self, kind: str, place: Place) -> bool:
+        """Whether an error is there because something was left out: the value itself, or entries without which a list is too short."""
+        left_out = any(Place(place.steps[:n]) in self.removed for n in range(1, len(place.steps) + 1))
+        return left_out or (kind == "too_short" and any(gone.is_in(place) for gone in self.removed))
 
-    def _is_emptied(self, error: Any) -> bool:
-        """Whether a list is too short because its faulty entries were left out."""
-        place = self._original(error["loc"])
-        return error["type"] == "too_short" and any(len(one) > len(place) and one[: len(place)] == place for one in self.removed)
-
-    def _tried(self, finding: Finding, loc: Loc) -> Finding:
+    def _tried(self, finding: Finding, place: Place) -> Finding:
         """The finding without corrections that this very place does not take."""
         for value in (v for c in finding.corrections for v in c.values()):
             data = deepcopy(self.data)
             try:
-                Place(loc).write(data, value)
+                place.write(data, value)
                 self.model.model_validate(data)
             except ValidationError as problem:
-                if any(e["loc"][: len(loc)] == loc for e in problem.errors(include_url=False, include_input=False)):
-                    return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
-            except LookupError:  # the place is a key
+                refused = any(place.contains(Place(e["loc"])) for e in problem.errors(include_url=False, include_input=False))
+            except LookupError:
+                refused = True  # the place is a key
+            else:
+                refused = False
+            if refused:
                 return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
         return finding
 
-    def _original(self, loc: Loc) -> Loc:
-        if len(loc) > 1 and loc[0] == "models" and isinstance(loc[1], int):
-            return ("models", self.origin[loc[1]], *loc[2:])
-        return loc
+    def _original(self, place: Place) -> Place:
+        index = place.index_in("models")
+        return place if index is None else Place(("models", self.origin[index], *place.steps[2:]))
 
     def _leave_out(self, errors: list[Any]) -> bool:
         """Remove the faulty values; what cannot do without them goes too. False when nothing would remain."""
         gone: set[int] = set()
         for error in errors:
-            loc: Loc = error["loc"]
-            loc = _value_place(loc).steps
-            if error["type"] == "missing" or (self._original(loc) in self.removed and not _is_model(loc)):
-                loc = loc[:-1]
-            self.removed.add(self._original(loc))
-            if _is_model(loc):
-                gone.add(int(loc[1]))
-                self._went_along(error, loc)
-                continue
-            # a faulty entry takes its list along, to keep the indices of others
-            while loc and isinstance(loc[-1], int):
-                loc = loc[:-1]
-            if not loc:
+            place = _value_place(error["loc"])
+            if error["type"] == "missing" or (self._original(place) in self.removed and not _is_model(place)):
+                place = place.parent
+            self.removed.add(self._original(place))
+            # a faulty entry takes its list along, to keep the indices of others; models are renumbered
+            while place.is_entry and not _is_model(place):
+                place = place.parent
+            if place == TOP:
                 return False
-            self._went_along(error, loc)
-            Place(loc).pop(self.data)
+            self._went_along(error, place)
+            if _is_model(place):
+                gone.add(int(place.steps[1]))
+            else:
+                place.pop(self.data)
         if gone:
-            keep = [i for i in range(len(self.origin)) if i not in gone]
-            self.data["models"] = [self.data["models"][i] for i in keep]
-            self.origin = [self.origin[i] for i in keep]
+            self.data["models"] = [model for i, model in enumerate(self.data["models"]) if i not in gone]
+            self.origin = [index for i, index in enumerate(self.origin) if i not in gone]
         return True
 
-    def _went_along(self, error: Any, loc: Loc) -> None:
-        place = self._original(loc)
-        self.removed.add(place)
+    def _went_along(self, error: Any, place: Place) -> None:
+        there = self._original(place)
+        self.removed.add(there)
         if error["type"] == "extra_forbidden":
-            meant = closest(loc[-1], _keys(_model_at(self.model, loc[:-1]) or self.model))
-            if not meant or meant in (Place(loc[:-1]).read(self.data) or {}):
+            meant = closest(place.steps[-1], _keys(_model_at(self.model, place.parent.steps) or self.model))
+            if not meant or meant in place.parent.read(self.data, {}):
                 return
-            place = (*place[:-1], meant)
-        self.left_out.append(Place(place))
+            there = Place((*there.parent.steps, meant))
+        self.left_out.append(there)
 
 
-def _is_model(loc: Loc) -> bool:
-    return loc[:1] == ("models",) and len(loc) == 2  # noqa: PLR2004 (the list and the place in it)
+def _is_model(place: Place) -> bool:
+    return place.is_entry and place.parent.steps == ("models",)
 
 
 class _Cleaner:
@@ -217,7 +211,7 @@ class _Cleaner:
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
         self.findings: list[Finding] = []
-        self.removed: list[Loc] = []
+        self.removed: list[Place] = []
         self.left_out: list[Place] = []
         # what an alias repeats is looked at once: repetitions of repetitions grow without bound
         self._seen: set[int] = set()
@@ -239,8 +233,8 @@ class _Cleaner:
                 del data[key]
                 continue
             if value is LEFT_OUT:
-                named = tuple(to_camel(part) if isinstance(part, str) else part for part in (*loc, key))
-                self.left_out.append(Place(named))
+                named = Place(tuple(to_camel(part) if isinstance(part, str) else part for part in (*loc, key)))
+                self.left_out.append(named)
                 self.removed.append(named)
             elif (finding := self._odd_value((*loc, key), value, above)) is not None:
                 self.findings.append(finding)
@@ -249,7 +243,7 @@ class _Cleaner:
                     self._seen.add(id(value))
                     self.clean(value, (*loc, key), (*above, id(value)))
                 continue
-            self.removed.append((*loc, key))
+            self.removed.append(Place((*loc, key)))
             if isinstance(data, dict):
                 del data[key]
             else:
