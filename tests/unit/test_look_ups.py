@@ -90,6 +90,18 @@ def test_quota_is_compared_with_all_pools() -> None:
     assert "--quota-code L-417A185B --desired-value 384" in fault.fix
 
 
+@pytest.mark.parametrize(("quota", "kind", "level"), [(768, "default", "info"), (767, "default", "warning"), (192, "capacity-block", "info")])
+def test_what_is_reserved_counts_beside_what_may_be_started(quota: float, kind: str, level: str) -> None:
+    """A reservation on demand of three nodes takes its part of the quota, though perhaps of another account's; a Capacity Block takes none."""
+    capacity = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"], "nodes": 3}
+    mixed = layout(environment(model(prefill=role(tensorParallel=8), decode=role(tensorParallel=8, replicas=3, capacity=capacity))))
+    aws = Aws().quota(quota).offers(P5).prices(None).reserves(totalInstanceCount=3, reservationType=kind)
+    (found,) = told(mixed, aws, "look-up-quota")
+    assert str(found.level) == level
+    assert ("reservations on demand count 576" in found.message) is (kind == "default")
+    assert ("--desired-value 768" in found.fix) is (level == "warning")
+
+
 def test_reserved_nodes_ask_no_quota() -> None:
     """What is reserved has counted against the quota when it was reserved."""
     aws = good()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from bad_input.reservations import FIRST, SECOND, reservation, reserving
-from disagg_serving.errors import Finding
+from disagg_serving.errors import Finding, Level
 from disagg_serving.forecast.cost import cost_of, now
 from disagg_serving.planning.scaling import at_most
 from disagg_serving.recording.plan import placement_of
@@ -221,3 +221,25 @@ def test_every_format_says_how_many_reserved_nodes_stand_idle() -> None:
         assert "2 of 3 stand idle" in " ".join(text.split())
     pool = data_of(plan)["placement"][0]
     assert (pool["pool"], pool["idleNodes"]) == ("decode-p5en-48xlarge-reserved", 2)
+
+
+BLOCK = {"type": "capacity-block", "endsAt": "2027-11-29"}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "words"),
+    [
+        ({"reservations": [THREE]}, "may start P instances with 192 vCPUs and reserves P instances with 576 vCPUs, which"),
+        ({"reservations": [{**THREE, **BLOCK}]}, "may start P instances with 192 vCPUs, which"),
+        ({"reservations": [THREE, {**THREE, **BLOCK, "id": SECOND}]}, "reserves P instances with 576 vCPUs, which"),
+        (
+            {"reservationIds": [FIRST], "nodes": 2},
+            "reserves P instances with 384 vCPUs, which the account's quota L-417A185B has to allow; Capacity Blocks",
+        ),
+    ],
+)
+def test_reservations_on_demand_count_against_the_quota(capacity: dict[str, Any], words: str) -> None:
+    """All that a reservation holds counts, used or not, as AWS has it; a Capacity Block does not, and what may be one is said."""
+    (found,) = said(decode_on(**capacity), "quota")
+    assert words in found.message
+    assert (found.level, found.path) == (Level.INFO, "models")

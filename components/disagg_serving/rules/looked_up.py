@@ -92,7 +92,7 @@ def questions_of(layout: Layout) -> Questions | None:
 
 
 def quota_of(pool: Pool) -> str | None:
-    """The quota that a pool's instances count against; None for reserved ones, which counted when they were reserved, and unknown families."""
+    """The quota that a pool's instances ask for; None for reserved ones, which have counted since they were reserved, and unknown families."""
     if pool.instance.category != "p" or pool.capacity_type == "reserved":
         return None
     return ON_DEMAND_P if pool.capacity_type == "on-demand" else SPOT_QUOTAS.get(pool.instance.family)

@@ -9,6 +9,7 @@ from ...errors import Level
 from ...forecast.cost import OLD_DAYS, cost_of, old_prices, today
 from ...planning.node_bounds import most_replicas, sources
 from ...planning.placement import bounded, by_pool, pack
+from ...planning.reserved import reserved_on_demand
 from ...planning.shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, room_of
 from ..documents import EC2, KUBERNETES, LLM_D, LWS, QUOTAS
 from ..registry import Fault, Stage, Subject, remove, rule, use
@@ -167,16 +168,24 @@ def template_outage(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{group.path}.{number}", message, 1, "2 or more", "add a replica if that is not acceptable")
 
 
-@rule("quota", Level.INFO, Stage.LAYOUT, f"{QUOTAS} (Running On-Demand P instances, L-417A185B)")
+@rule(
+    "quota",
+    Level.INFO,
+    Stage.LAYOUT,
+    f"{EC2}ec2-capacity-reservations.html#capacity-reservations-limitations and {QUOTAS} (Running On-Demand P instances, L-417A185B)",
+)
 def quota(s: Subject) -> Iterator[Fault]:
-    """On-demand P instances count against a quota in vCPUs that is 0 in a new account."""
+    """P instances on demand count against a quota in vCPUs that is 0 in a new account, and so do those that are reserved on demand."""
     pools = [p for p in s.layout.pools if p.capacity_type == "on-demand" and p.instance.category == "p"] if s.layout else []
-    wanted = sum(p.max_nodes * p.instance.vcpu for p in pools)
+    started = sum(p.max_nodes * p.instance.vcpu for p in pools)
+    reserved, unsaid = reserved_on_demand(s.layout) if s.layout else (0, False)
+    wanted = started + reserved
     if wanted:
         fix = "`aws service-quotas get-service-quota --service-code ec2 --quota-code L-417A185B` shows it"
-        yield Fault(
-            "models", f"may start P instances with {wanted} vCPUs, which the account's quota L-417A185B has to allow", None, f"{wanted} or more", fix
-        )
+        parts = [f"may start P instances with {started} vCPUs"] * bool(started) + [f"reserves P instances with {reserved} vCPUs"] * bool(reserved)
+        blocks = "; Capacity Blocks among the reservations do not count: say their type" if unsaid else ""
+        message = f"{' and '.join(parts)}, which the account's quota L-417A185B has to allow{blocks}"
+        yield Fault("models", message, None, f"{wanted} or more", fix)
 
 
 @rule("price-age", Level.WARNING, Stage.LAYOUT, "our choice: docs/reference/catalogue.md")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from ...errors import Level
 from ...planning.shapes import Layout, Pool
 from ..documents import EC2_API, QUOTAS
-from ..looked_up import LookedUp, Reservation, quota_of
+from ..looked_up import ON_DEMAND_P, LookedUp, Reservation, quota_of
 from ..registry import Fault, Stage, Subject, rule
 
 ENDS_SOON = timedelta(days=30)
@@ -35,7 +35,7 @@ def look_up_failed(s: Subject) -> Iterator[Fault]:
 
 @rule("look-up-quota", Level.ERROR, Stage.LOOK_UP, QUOTAS)
 def look_up_quota(s: Subject) -> Iterator[Fault]:
-    """The account's quota allows all nodes that the pools may have."""
+    """The account's quota allows all nodes that the pools may have, beside what is reserved on demand."""
     for layout, facts in _asked(s):
         wanted: dict[str, int] = defaultdict(int)
         for pool in layout.pools:
@@ -47,14 +47,25 @@ def look_up_quota(s: Subject) -> Iterator[Fault]:
         for code, vcpus in wanted.items():
             if code not in facts.quotas:
                 continue
-            allowed = facts.quotas[code]
-            if allowed < vcpus:
-                message = f"vCPUs are the account's quota {code}, and the pools may start {vcpus}"
-                ask = f"`aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value {vcpus}`"
-                yield Fault("models", message, f"{allowed:g}", f"{vcpus} or more", ask)
+            allowed, reserved = facts.quotas[code], _reserved_vcpus(layout, facts) if code == ON_DEMAND_P else 0
+            beside = f", and reservations on demand count {reserved}" if reserved else ""
+            if allowed < vcpus + reserved:
+                message = f"vCPUs are the account's quota {code}, and the pools may start {vcpus}{beside}"
+                wanted_value = vcpus + reserved
+                ask = f"`aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value {wanted_value}`"
+                # what another account shares counts there, and its reservations look like the account's own
+                level = Level.WARNING if allowed >= vcpus else None
+                yield Fault("models", message, f"{allowed:g}", f"{wanted_value} or more", ask, level)
             else:
-                message = f"vCPUs are the account's quota {code}; the pools may start {vcpus}, beside what else runs there"
+                message = f"vCPUs are the account's quota {code}; the pools may start {vcpus}{beside}, beside what else runs there"
                 yield Fault("models", message, f"{allowed:g}", "", "", Level.INFO)
+
+
+def _reserved_vcpus(layout: Layout, facts: LookedUp) -> int:
+    """How many vCPUs of the named reservations count against the quota of instances on demand: of P types, and no Capacity Blocks."""
+    types = {p.instance.id: p.instance for p in layout.pools if p.instance.category == "p"}
+    found = [r for r in facts.reservations.values() if r and not r.block and r.instance_type in types and (r.state == ACTIVE or r.state in LATER)]
+    return sum(r.total * types[r.instance_type].vcpu for r in found)
 
 
 @rule("look-up-offering", Level.ERROR, Stage.LOOK_UP, f"{EC2_API}API_DescribeInstanceTypeOfferings.html")
