@@ -104,7 +104,7 @@ def run() -> None:
     """The console script: a process of its own that ends soon, so it saves what only long ones need."""
     # pydantic would look for plugins in the metadata of every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    gc.set_threshold(100_000)
+    gc.set_threshold(1_000_000)
     code = main()
     gc.freeze()  # or the interpreter would walk all that it is about to give back
     sys.exit(code)
