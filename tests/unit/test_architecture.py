@@ -25,7 +25,6 @@ LAYERS: dict[str, set[str]] = {
     "records": set(),
     "errors": {"corrections", "credentials", "records"},
     "pins": set(),
-    "sdk": set(),
     "yaml_io": {"errors", "place"},
     "spec": BASE | {"spec"},
     "catalog": FORM,
@@ -37,8 +36,8 @@ LAYERS: dict[str, set[str]] = {
     "manifests": PLAN | {"manifests"},
     "verify": CHECKED | {"manifests", "verify"},
     "load": CHECKED | {"manifests", "verify", "load"},
-    "resources": CHECKED | {"lookups", "manifests", "resources", "sdk", ""},
-    "recording": CHECKED | {"manifests", "resources", "recording", "sdk"},
+    "resources": CHECKED | {"lookups", "manifests", "resources", ""},
+    "recording": CHECKED | {"manifests", "resources", "recording"},
     "comparison": CHECKED | {"manifests", "recording", "comparison"},
     "report": BASE | {"spec", "document", "rules", "recording", "verify", "load", "report"},
     "schemas": FORM | {"document"},
@@ -106,7 +105,7 @@ def test_layers_name_only_parts_that_exist() -> None:
 def test_pulumi_is_imported_in_three_places_only(file: Path) -> None:
     """Checking and rendering stay fast and free of Pulumi: only the components, the recorder, and what both use of its inside know it."""
     found = {t for t in imports(file) if t.split(".")[0].startswith("pulumi")}
-    assert not found or file.is_relative_to(PACKAGE / "resources") or name_of(file) in {"recording/recorder.py", "sdk.py"}
+    assert not found or file.is_relative_to(PACKAGE / "resources") or name_of(file) == "recording/recorder.py"
 
 
 @pytest.mark.parametrize("file", [f for f in modules() if name_of(f) != "labels.py"], ids=name_of)

@@ -18,7 +18,7 @@ from factories import ROOT
 from packaging.requirements import Requirement
 
 PACKAGE = ROOT / "components/disagg_serving"
-SDK = PACKAGE / "sdk.py"
+SDK = PACKAGE / "resources/sdk.py"
 PUBLISHED = {
     "pulumi": {*pulumi.__all__, "log", "provider", "runtime"},
     "pulumi.runtime": {*pulumi.runtime.__all__},

@@ -24,10 +24,10 @@ from google.protobuf import struct_pb2
 from pulumi import runtime
 from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
-from .. import sdk
 from ..document.plan import Callback
 from ..document.resource import COMPUTED, SECRET, STACK_TYPE, Resource
 from ..errors import ProgramError, SpecError, Terminated, ToolError
+from ..resources import sdk
 from ..resources.base import Watch, watched
 from ..resources.wording import ChecksFailed
 from ..rules.evaluation import Evaluation, Question

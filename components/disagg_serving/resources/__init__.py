@@ -1,4 +1,4 @@
-"""Pulumi components; besides the recorder and sdk.py the only part of the package that imports Pulumi."""
+"""Pulumi components; besides the recorder the only part of the package that imports Pulumi."""
 
 from typing import TYPE_CHECKING
 

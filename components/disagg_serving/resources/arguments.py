@@ -13,11 +13,11 @@ import pulumi
 from pydantic.alias_generators import to_camel
 
 from ..errors import Finding, Level, did_you_mean
-from ..sdk import is_mocked
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
 from ..spec.inputs import FORMS, MEANWHILE
 from ..spec.validation import LEFT_OUT, fault_of
+from .sdk import is_mocked
 from .wording import Wording, language, snake
 
 NAMES: dict[Any, str] = {

@@ -12,7 +12,6 @@ from pulumi.provider import ConstructResult, main
 
 from .. import __version__
 from ..errors import Finding
-from ..sdk import Analyzer, ComponentInitError, ComponentProvider, analysed_by, camel_case
 from ..spec.stack_file import NAMESPACE
 from .arguments import EXTENDED
 from .autoscaling import Autoscaling
@@ -23,6 +22,7 @@ from .lws import Lws
 from .network import Network
 from .node_pools import NodePools
 from .observability import Observability
+from .sdk import Analyzer, ComponentInitError, ComponentProvider, analysed_by, camel_case
 from .serving import ModelServing
 from .weights import Weights
 from .wording import Language, language

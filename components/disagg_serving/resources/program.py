@@ -5,10 +5,10 @@ from pulumi.runtime import is_config_secret
 
 from ..rules import StackContext
 from ..rules.evaluation import Question
-from ..sdk import configured_keys
 from ..spec.stack_file import NAMESPACE
 from .base import answered, checked, project_folder
 from .environment import Environment
+from .sdk import configured_keys
 
 
 def deploy() -> Environment:
