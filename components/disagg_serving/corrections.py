@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from .phrases import join, say, say_key
 from .place import Place
 
 Correction = Mapping[str, Any]
@@ -20,7 +21,7 @@ _YAML_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null"})
 
 def instruction(value: Any) -> str:
     """What to do at a place for it to hold a value, as an imperative; None takes it out."""
-    return "remove it" if value is None else f"use {written(value)}"
+    return "remove it" if value is None else say("use {}", written(value))
 
 
 def written(value: Any) -> str:
@@ -33,9 +34,9 @@ def written(value: Any) -> str:
         plain = _PLAIN.fullmatch(value) and not _NUMBER.fullmatch(value) and value.lower() not in _YAML_WORDS
         return value if plain else json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {written(one)}" for key, one in value.items()) + "}"
+        return say("{{{}}}", join(", ", (say("{}: {}", say_key(str(name)), written(one)) for name, one in value.items())))
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(written, value)) + "]"
+        return say("[{}]", join(", ", map(written, value)))
     return str(value)
 
 

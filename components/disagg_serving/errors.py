@@ -12,6 +12,7 @@ from typing import Any
 
 from .corrections import Correction, instruction, written
 from .credentials import withheld
+from .phrases import say
 from .records import LEFT_OUT, WRITTEN_AS, Record
 
 
@@ -42,7 +43,7 @@ def _plain(value: Any) -> Any:
 class Finding(Record):
     """A result of a check."""
 
-    # texts are lowercase, without a final period
+    # texts are lowercase, without a final period, and phrases where they name keys or places
     id: str
     """Rule, see `disagg rules`."""
     level: Level
@@ -81,7 +82,7 @@ class Finding(Record):
 
     def guessed(self, value: Any) -> Finding:
         """The finding with the value that was likely meant in its place."""
-        return replace(self, fix=f"did you mean {written(value)}?", corrections=({self.path: value},))
+        return replace(self, fix=say("did you mean {}?", written(value)), corrections=({self.path: value},))
 
     def below(self, prefix: str) -> Finding:
         """The same finding with its path put under `prefix`; what would have to be corrected there is no longer a stack file."""
@@ -169,7 +170,7 @@ def _printable(value: Any) -> bool:
 def did_you_mean(word: object, known: Sequence[str]) -> str:
     """A suggestion for a misspelt word, or an empty text."""
     close = closest(word, known)
-    return f"did you mean {close}?" if close else ""
+    return say("did you mean {}?", close) if close else ""
 
 
 def closest(word: object, known: Sequence[str], cutoff: float = 0.6) -> str:

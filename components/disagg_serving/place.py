@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -120,12 +120,6 @@ class Place:
 
 TOP = Place()
 """The stack file's environment as a whole."""
-
-
-def renumbered(text: str, key: str, numbers: Sequence[int]) -> str:
-    """A text about entries of a top-level list, each by its number in `numbers`: `models[0].name`, or a sentence that mentions `models[0]`."""
-    known = dict(enumerate(numbers))
-    return re.sub(rf"\b{key}\[([0-9]+)\]", lambda found: f"{key}[{known.get(int(found[1]), found[1])}]", text)
 
 
 def _child(data: Any, step: Step) -> Any:

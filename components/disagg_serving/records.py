@@ -52,7 +52,7 @@ def data_of(value: Any, kind: type[Record] | None = None) -> Any:
         return {str(key): data_of(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [data_of(one) for one in value]
-    return str(value) if isinstance(value, StrEnum) else value
+    return str(value) if isinstance(value, str) else value
 
 
 def _same(value: Any) -> Any:

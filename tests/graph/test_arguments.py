@@ -14,7 +14,7 @@ from typing import Any
 import pulumi
 import pytest
 from disagg_serving import resources
-from disagg_serving.errors import Finding, Level, SpecError
+from disagg_serving.errors import SpecError
 from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.recorder import record
 from disagg_serving.resources.arguments import taken
@@ -286,16 +286,6 @@ def test_entries_of_a_catalogue_have_keys_of_their_own(tmp_path: Path, monkeypat
     with pytest.raises(ChecksFailed) as problem:
         checked(evaluated(given), given)
     assert {"memoryGiB", "nvmeGB"} <= {f.path.rpartition(": ")[2] for f in problem.value.findings}
-
-
-def test_keys_that_another_component_has() -> None:
-    """A fix that names a key which only another component has says which one."""
-    given = taken("NodePools gpu", POOLS, resources.NodePoolsArgs)
-    fault = Finding("x", Level.ERROR, "network.gpuZone", "speaks of existingCluster.nodeRole", fix="set networkPolicy.vpcCidrs")
-    (said,) = given.said([fault])
-    assert said.sentence() == (
-        "NodePools gpu: zone: speaks of existing_cluster.node_role (of Cluster, there existing); set network_policy.vpc_cidrs (of ModelServing)"
-    )
 
 
 ADOPTED: Any = {"gpu_zone": "us-east-1a"}

@@ -13,17 +13,18 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "place", "corrections", "credentials", "records", "errors", "pins", "yaml_io"}
+BASE = {"labels", "place", "phrases", "corrections", "credentials", "records", "errors", "pins", "yaml_io"}
 FORM = BASE | {"spec", "catalog"}
 PLAN = FORM | {"document", "planning", "forecast"}
 CHECKED = PLAN | {"rules"}
 LAYERS: dict[str, set[str]] = {
     "labels": set(),
     "place": set(),
-    "corrections": {"place"},
+    "phrases": {"place"},
+    "corrections": {"place", "phrases"},
     "credentials": set(),
     "records": set(),
-    "errors": {"corrections", "credentials", "records"},
+    "errors": {"phrases", "corrections", "credentials", "records"},
     "pins": set(),
     "yaml_io": {"errors", "place"},
     "spec": BASE | {"spec"},

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,24 @@ import yaml
 from bad_input import CASES, UNTRUSTED
 from bad_input.case import Case, decode, one, stack
 from disagg_serving.cli.main import main
+from disagg_serving.errors import Finding
 from factories import ROOT, SHIPPED, aggregated, environment, model, role
+from slots import loose
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every finding of every test here has slots for the keys and places that it names; one about broken YAML repeats a word of the file."""
+    made: list[Finding] = []
+    initialise = Finding.__post_init__
+
+    def keep(finding: Finding) -> None:
+        initialise(finding)
+        made.append(finding)
+
+    monkeypatch.setattr(Finding, "__post_init__", keep)
+    yield
+    assert [(f.sentence(), names) for f in made if f.id != "yaml" and (names := loose(f))] == []
 
 
 def write(case: Case, folder: Path) -> Path:

@@ -217,6 +217,9 @@ def test_every_correction_removes_its_finding() -> None:
     assert len(seen) > 20, seen
 
 
+BRACES = dict.fromkeys(map(ord, "{}"))
+
+
 def faults(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, ast.expr]]:
     """Expressions that stand for advice in a module of rules, each with its function."""
     for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
@@ -232,23 +235,29 @@ def texts(tree: ast.Module, function: ast.FunctionDef, expression: ast.expr) -> 
             yield text
         case ast.JoinedStr(values=parts):
             yield "".join(str(p.value) if isinstance(p, ast.Constant) else " 0 " for p in parts)  # a value, which only a command may hold
-        case ast.IfExp(body=body, orelse=other):
-            yield from texts(tree, function, body)
-            yield from texts(tree, function, other)
-        case ast.BoolOp(values=values) | ast.Dict(values=values):
-            for value in values:
+        case ast.Call(func=ast.Name(id="say" | "either")):
+            yield from (text.translate(BRACES) for value in expression.args for text in texts(tree, function, value))
+        case ast.Call(func=ast.Name(id="did_you_mean") | ast.Attribute(value=ast.Name(id="Place"))) | ast.Attribute(attr="fix"):
+            return  # a key's name, a place, and the words of a finding
+        case _:
+            for value in choices(tree, function, expression):
                 yield from texts(tree, function, value)
+
+
+def choices(tree: ast.Module, function: ast.FunctionDef, expression: ast.expr) -> list[ast.expr]:
+    """The expressions that another one may come to."""
+    match expression:
+        case ast.IfExp(body=body, orelse=other):
+            return [body, other]
+        case ast.BoolOp(values=values) | ast.Dict(values=values):
+            return values
         case ast.Subscript(value=value):
-            yield from texts(tree, function, value)
+            return [value]
         case ast.Name(id=name):
             found = [v for scope in (function, tree) for v in assigned(scope, name)]
             assert found, f"{function.name}: {name} is not to be found"
-            for value in found:
-                yield from texts(tree, function, value)
-        case ast.Call(func=ast.Name(id="did_you_mean")) | ast.Attribute(attr="fix"):
-            return  # a key's name, and the words of a finding
-        case _:
-            pytest.fail(f"{function.name}: advice is made of values: {ast.unparse(expression)}; use ways")
+            return found
+    pytest.fail(f"{function.name}: advice is made of values: {ast.unparse(expression)}; use ways")
 
 
 def assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from disagg_serving.place import TOP, Place, renumbered
+from disagg_serving.place import TOP, Place
 from disagg_serving.spec.places import pair_of, pair_path, role_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,9 +131,3 @@ def test_models_pairs_and_roles_are_told_from_places() -> None:
         "models[1].decode", "models[1].candidate.server", "None", "None",
     ]  # fmt: skip
     assert [pair_path(1, candidate=c) for c in (False, True)] == ["models[1]", "models[1].candidate"]
-
-
-def test_entries_are_renumbered_in_words() -> None:
-    """A sentence about the second of two models that remain names the third of the file."""
-    assert renumbered("is that of models[1], not of models[0].name", "models", [0, 2]) == "is that of models[2], not of models[0].name"
-    assert renumbered("mymodels[1] and models[7]", "models", [0, 2]) == "mymodels[1] and models[7]"

@@ -17,6 +17,7 @@ from disagg_serving.rules.explanations import Case, explained, explanation_of
 from disagg_serving.rules.form import FORM_CHECKS
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
+from slots import loose
 
 LEVELS: Mapping[str, Level] = dict.fromkeys(FORM_CHECKS, Level.ERROR) | {r.id: r.level for r in rules()}
 EXPLANATIONS = {rule: explanation_of(rule) for rule in explained()}
@@ -58,13 +59,14 @@ def test_every_rule_has_a_file() -> None:
 
 @pytest.mark.parametrize("rule", [rule for rule, about in EXPLANATIONS.items() if about.tested_in is None])
 def test_cases(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bad case has the finding, at the rule's level and as the only error; the good one does not have it, and no error at all."""
+    """The bad case has the finding, at the rule's level, as the only error and with slots for keys; the good one does not have it, and no error."""
     about = EXPLANATIONS[rule]
     assert about.bad
     assert about.good
     bad = findings_of(about.bad, tmp_path / "bad", monkeypatch)
     assert LEVELS[rule] in {f.level for f in bad if f.id == rule}, [f.sentence() for f in bad]
     assert {f.id for f in bad if f.level is Level.ERROR} <= {rule} | ALSO.get(rule, set()), [f.sentence() for f in bad]
+    assert about.bad.program or [(f.sentence(), names) for f in bad if (names := loose(f))] == []
 
     good = findings_of(about.good, tmp_path / "good", monkeypatch)
     silent = {Level.ERROR, Level.WARNING, LEVELS[rule]}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from ..errors import Finding, Level, SpecError, closest
+from ..phrases import say
 from ..spec.validation import parse
 from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
@@ -52,7 +53,7 @@ class Shelf(Mapping[str, E], Generic[E]):
     def missing(self, path: str, entry_id: str) -> Finding:
         """The finding for an id that no file has."""
         known, noun = list(self), self.kind.removesuffix("s")
-        add = f"add `{self.kind}/{entry_id}.yaml` to a folder of catalogDirs"
+        add = say("add `{}/{}.yaml` to a folder of {catalogDirs}", self.kind, entry_id)
         finding = Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), add)
         close = closest(entry_id, known)
         return finding.guessed(close) if close else finding

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
+from ..corrections import written
 from ..errors import Finding, Level, SpecError
 from ..forecast.balance import BalanceError, Workload, batch_limit
 from ..forecast.capacities import capacity_of, shape_of
 from ..manifests.load import Run
+from ..phrases import say
 from ..planning.scaling import scaled
 from ..planning.shapes import Group, Layout, Served
 from ..spec import WorkloadSpec
@@ -34,7 +36,7 @@ def first_runs(layout: Layout, served: Served, kinds: Sequence[RunKind], seed: i
     """The runs of a model, in order. Raises SpecError where the stack file does not say what they would need."""
     work, path = served.spec.workload, served.path
     if work is None:
-        example = "{inputTokens: 8000, outputTokens: 1000, requestsPerSecond: 2}"
+        example = written({"inputTokens": 8000, "outputTokens": 1000, "requestsPerSecond": 2})
         raise SpecError([Finding("load", Level.ERROR, f"{path}.workload", "is missing: a load run sends what it says", None, example, "add it")])
     groups = {g.role: g for g in layout.groups_of(served)}
     runs = []
@@ -57,7 +59,7 @@ def refuse_scaled(layout: Layout, chosen: Sequence[Served], kinds: Sequence[RunK
         least, most = group.spec.least_replicas, group.spec.most_replicas
         if group.role in {kind.value for kind in kinds} and least != most:
             message = f"lets the autoscaler add engines while a {group.role} run fills the queue, so a rate of one GPU could not be told"
-            fix = "set minReplicaCount and maxReplicaCount to the same number for the time of the run"
+            fix = say("set {minReplicaCount} and {maxReplicaCount} to the same number for the time of the run")
             found.append(Finding("load", Level.ERROR, f"{group.path}.autoscaling", message, f"{least} to {most}", "a fixed number", fix))
     if found:
         raise SpecError(found)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
+from ..phrases import say, say_key
 from ..spec import ModelSpec, RoleSpec
 from ..spec.base import Spec
 from ..spec.engine_flags import FlagField, flag_fields
@@ -40,10 +41,10 @@ class OwnFlag(NamedTuple):
     value: Callable[[Group, bool], Any] = lambda group, worker: None  # noqa: ARG005 (most are never set)
 
 
-_STREAMED = "set weights.s3, which streams the weights"
+_STREAMED = say("set {weights.s3}, which streams the weights")
 _SPLIT = "set prefill and decode, which move KV by NIXL over EFA"
-_NODES = "set tensorParallel, pipelineParallel or dataParallel of the role, from which the nodes of an engine follow"
-_RANKS = "set dataParallel of the role, or replicas"
+_NODES = say("set {tensorParallel}, {pipelineParallel} or {dataParallel} of the role, from which the nodes of an engine follow")
+_RANKS = say("set {dataParallel} of the role, or {replicas}")
 _LEADER = "$(LWS_LEADER_ADDRESS)"
 
 
@@ -76,9 +77,9 @@ _OF_PODS = (
 _NEVER = (
     OwnFlag("--model", "set model or repository of the model"),
     OwnFlag("--host"),
-    OwnFlag("--download-dir", "set weights.cache, which says where downloads are kept"),
-    OwnFlag("--api-key", "set gateway.apiKeySecret"),
-    OwnFlag("--config", "set fields and extraArgs instead of a file"),
+    OwnFlag("--download-dir", say("set {weights.cache}, which says where downloads are kept")),
+    OwnFlag("--api-key", say("set {gateway.apiKeySecret}")),
+    OwnFlag("--config", say("set fields and {extraArgs} instead of a file")),
     OwnFlag("--distributed-executor-backend"),
     OwnFlag("--kv-events-config"),
     *(
@@ -101,7 +102,9 @@ _FIRST = (
 
 def _owned() -> dict[str, str]:
     owners = [(f.flag.name, f.place, owner) for owner, fields in (("model", OF_MODEL), ("role", OF_ROLE)) for f in fields]
-    of_fields = {flag: f"set {place} of the {' or '.join(o for name, _, o in owners if name == flag)}" for flag, place, _ in owners}
+    of_fields: dict[str, str] = {
+        flag: say("set {} of the {}", say_key(place), " or ".join(owner for name, _, owner in owners if name == flag)) for flag, place, _ in owners
+    }
     return of_fields | {own.name: own.instead for own in (*_OF_ENGINE, *_OF_PODS, *_NEVER)}
 
 

@@ -13,6 +13,7 @@ import pulumi
 from pydantic.alias_generators import to_camel
 
 from ..errors import Finding, Level, did_you_mean
+from ..phrases import join, say, say_key
 from ..spec import ClusterSpec, EnvironmentSpec, LwsSpec, NetworkSpec
 from ..spec.base import Spec
 from ..spec.inputs import FORMS, MEANWHILE
@@ -81,12 +82,12 @@ class Given:
         """Whether a place in a stack file is no argument of other components alone."""
         return not self._wording.is_elsewhere(path)
 
-    def said(self, findings: Sequence[Finding]) -> list[Finding]:
+    def translate(self, findings: Sequence[Finding]) -> list[Finding]:
         """Findings in the words of this component: its arguments, as the program's language spells them, after its type and name."""
-        return [self._wording.of_finding(f).below(f"{self.component}: ") for f in findings]
+        return [self._wording.translate(f).below(f"{self.component}: ") for f in findings]
 
     def refusal(self, findings: Sequence[Finding]) -> Exception:
-        """What is raised about errors, which `said` has made."""
+        """What is raised about errors, which `translate` has made."""
         return language.get().refusal(self.component, list(findings))
 
 
@@ -120,7 +121,7 @@ class _Values:
         self.later: dict[str, tuple[pulumi.Output[Any], Any, str]] = {}
         self._copies: dict[tuple[int, Any], Any] = {}
         self._kept: list[Any] = []
-        self._fix_of_output = "give a plain value"
+        self._fix_of_output: str = "give a plain value"
 
     def fault(self, path: str, message: str, allowed: str, fix: str, name: str = "schema") -> object:
         """Keep a finding; what stands for the value."""
@@ -129,15 +130,15 @@ class _Values:
 
     def outputs_fit(self, arguments: Any) -> None:
         """Say of an Output in the wrong place which arguments do take one."""
-        if places := ", ".join(arguments):
-            self._fix_of_output = f"give a plain value; an Output may stand in {places}"
+        if places := join(", ", map(say_key, arguments)):
+            self._fix_of_output = say("give a plain value; an Output may stand in {}", places)
 
     def keys(self, args: Mapping[Any, Any], kind: Any, path: str, fix: str) -> list[str]:
         """The known keys of a mapping, after those that are unknown or missing have been noted."""
-        known, at = sorted(kind.__annotations__), f"{path}." if path else ""
+        known, at = [say_key(name) for name in sorted(kind.__annotations__)], f"{path}." if path else ""
         for key in self._texts(args, path):
             if key not in known:
-                self.fault(f"{at}{key}", "is not a known key", ", ".join(known), did_you_mean(key, known), "unknown-key")
+                self.fault(f"{at}{key}", "is not a known key", join(", ", known), did_you_mean(key, known), "unknown-key")
         for key in sorted(kind.__required_keys__):
             if args.get(key) is None:
                 self.fault(f"{at}{key}", "is required", "", fix, "missing")
@@ -252,7 +253,7 @@ def resolved(value: pulumi.Output[Any], hint: Any, path: str, given: Given) -> p
             found.fault(path, "is an Output of nothing", _name_of(hint), "")
         value = None if known is None else found.argument(known, hint, path)
         if found.findings:
-            raise given.refusal(given.said(found.findings))
+            raise given.refusal(given.translate(found.findings))
         return value
 
     return value.apply(judge)

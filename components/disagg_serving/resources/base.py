@@ -115,7 +115,7 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
     if watch is None and evaluation.spec is not None and evaluation.spec.look_ups and not (given and given.faults):
         evaluation = looked_up(evaluation)
     if given is not None:
-        found = given.said([*given.faults, *_news(evaluation, given)])
+        found = given.translate([*given.faults, *_news(evaluation, given)])
         evaluation = replace(evaluation, findings=sort_findings(found), layout=None if given.faults else evaluation.layout)
     if watch is not None:
         watch.evaluations.append(evaluation)
@@ -181,7 +181,7 @@ def checked_form(given: Given, kind: type[S], rules: Callable[[S | None], list[F
     parsed = try_parse(kind, by_alias(kind, given.of_spec))
     places = [(f, Place.parse(f.path)) for f in rules(parsed.spec)]
     found = [f for f, place in places if not parsed.lacks(place, at=Place(place.steps[:1]))]
-    findings = sort_findings(given.said([*given.faults, *parsed.findings, *found]))
+    findings = sort_findings(given.translate([*given.faults, *parsed.findings, *found]))
     for finding in findings:
         if finding.level is Level.WARNING:
             pulumi.log.warn(finding.sentence())

@@ -8,6 +8,7 @@ import pulumi
 from ..errors import Finding, Level
 from ..manifests.node_identity import NodeIdentity
 from ..manifests.node_pools import build_node_class, build_node_pool
+from ..phrases import say
 from ..planning.shapes import Layout
 from .arguments import Given
 from .base import POOL_DELETE_TIMEOUT, checked, declare, evaluated, id_terms, take
@@ -80,7 +81,7 @@ def _missing(given: Given) -> list[Finding]:
     """Without an identity every part of one has to be given."""
     if given.get("node_identity") is not None:
         return []
-    message, fix = "is required without node_identity", "add it, or node_identity of a Cluster"
+    message, fix = say("is required without {node_identity}"), say("add it, or {node_identity} of a Cluster")
     return [Finding("missing", Level.ERROR, key, message, None, "", fix) for key in _PARTS if given.get(key) is None]
 
 

@@ -9,6 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from ..credentials import withheld
 from ..errors import Finding, Level, did_you_mean
+from ..phrases import say, say_key
+from ..place import Place
 from ..spec.validation import LEFT_OUT
 from .arguments import Given
 
@@ -19,12 +21,13 @@ PLACES = {"token": ("weights", "token_key"), "api_key": ("gateway", "api_key_sec
 def of_model(given: Given) -> Iterator[Finding]:
     """Faults in the secrets of a component with one model, which are arguments of their own."""
     for argument, parts in PLACES.items():
-        key, place = _named(given.get("model"), parts), f"model.{'.'.join(parts)}"
+        key, place = _named(given.get("model"), parts), say_key(Place(("model", *parts)))
         if key is None and given.get(argument, LEFT_OUT) is not LEFT_OUT:
-            message, fix = f"is given, but {place} names no key, so nothing would use it", f"add {place}, or leave {argument} out"
+            message = say("is given, but {} names no key, so nothing would use it", place)
+            fix = say("add {}, or leave {} out", place, say_key(argument))
             yield Finding("schema", Level.ERROR, argument, message, None, "", fix)
         elif key not in (None, LEFT_OUT) and argument not in given.values:
-            yield Finding("missing", Level.ERROR, argument, f"is required, because {place} names a key", None, "", "add it")
+            yield Finding("missing", Level.ERROR, argument, say("is required, because {} names a key", place), None, "", "add it")
 
 
 def of_models(given: Given) -> Iterator[Finding]:
@@ -32,11 +35,11 @@ def of_models(given: Given) -> Iterator[Finding]:
     models, secrets = given.get("models"), given.get("secrets", {})
     if not isinstance(models, list) or not isinstance(secrets, Mapping):
         return
-    named = [(f"models[{i}].{'.'.join(parts)}", _named(model, parts)) for i, model in enumerate(models) for parts in PLACES.values()]
+    named = [(say_key(Place(("models", i, *parts))), _named(model, parts)) for i, model in enumerate(models) for parts in PLACES.values()]
     keys = sorted({key for _, key in named if isinstance(key, str) and not withheld(key)})
     for place, key in named:
         if key in keys and key not in secrets:
-            yield Finding("missing", Level.ERROR, f"secrets.{key}", f"is required, because {place} names it", None, "", "add it")
+            yield Finding("missing", Level.ERROR, f"secrets.{key}", say("is required, because {} names it", place), None, "", "add it")
     if not any(key is LEFT_OUT for _, key in named):
         for key in {key for key, value in secrets.items() if value is not LEFT_OUT} - set(keys):
             path = "secrets" if withheld(key) else f"secrets.{key}"

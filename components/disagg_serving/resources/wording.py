@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import get_args
+from typing import get_args, get_origin
 
 import pulumi
 from pydantic import BaseModel
@@ -15,30 +15,25 @@ from pydantic.alias_generators import to_camel
 
 from ..errors import Finding
 from ..manifests.node_identity import NodeIdentity
+from ..phrases import Phrase, Spelling, spell
+from ..place import Place, Step
 from ..spec import EnvironmentSpec
 
 _ALONE = {"models[0]": "model", "network.gpuZone": "zone", "existingCluster.autoMode": "auto_mode", "existingCluster.serviceCidr": "service_cidr"}
 _OWN = {
     "ClusterArgs": {
-        "cluster.": "", "existingCluster.serviceCidr": "existing.service_cidr", "existingCluster": "existing", "network.existing.": "",
+        "cluster": "", "existingCluster.serviceCidr": "existing.service_cidr", "existingCluster": "existing", "network.existing": "",
     },
-    "NetworkArgs": {"network.": ""},
+    "NetworkArgs": {"network": ""},
     "NodePoolsArgs": {"nodePools": "settings"},
 }  # fmt: skip
-"""Where the rules' places in a stack file stand among a component's arguments."""
+"""Where the rules' places in a stack file stand among a component's arguments; an empty text where what is below them does."""
 _ELSEWHERE = {
     "network": "Network", "cluster": "Cluster", "existingCluster": "Cluster, there existing", "nodePools": "NodePools, there settings", "lws": "Lws",
     "router": "ModelServing", "autoscaling": "Autoscaling", "networkPolicy": "ModelServing", "observability": "Observability", "name": "Environment",
     "imageSources": "ModelServing",
 }  # fmt: skip
 """Components to whose arguments a part of a stack file belongs."""
-_WORD = re.compile(
-    r"\b(?P<head>secrets|tags|accept|extraEnv|extra_env|nodeSelector|node_selector|imageSources|image_sources)(?P<own>\.[^\s:;,]+)"
-    r"|\b[a-z][a-z0-9]*(?:_[a-z0-9]|[A-Z])\w*"
-)
-"""A word that may be a key of ours; what stands below a mapping with keys of the user's own is not."""
-_START = r"(?<![\w.])"
-_SENTENCES = {" in YAML": "", "accept it": "accept it (in an Environment)"}
 
 
 class ChecksFailed(pulumi.RunError):
@@ -65,50 +60,83 @@ language: ContextVar[Language] = ContextVar("language", default=PYTHON)
 
 
 @dataclass(frozen=True)
-class Wording:
-    """The arguments of one component for places of a stack file, the keys that are other components', and all names in Python."""
+class Wording(Spelling):
+    """A stack file's places as the arguments of one component, and keys as the program that runs spells them.
 
-    places: tuple[tuple[re.Pattern[str], str], ...]
-    elsewhere: tuple[tuple[re.Pattern[str], str], ...]
-    keys: dict[str, str]
+    `own` are the arguments by place, the longest place first, and `elsewhere` the components that other parts belong to. `names` are those of
+    Python by key, and `open_keys` the names of mappings with keys of the user's own.
+    """
+
+    own: tuple[tuple[Place, Place], ...]
+    elsewhere: Mapping[Step, str]
+    names: Mapping[Step, str]
+    open_keys: frozenset[Step]
 
     @classmethod
     def of(cls, kind: type) -> Wording:
         """The words of a component whose arguments are `kind`."""
         arguments, whole = kind.__annotations__, kind.__name__ == "EnvironmentArgs"
         own = {place: argument for place, argument in _ALONE.items() if argument in arguments} | _OWN.get(kind.__name__, {})
-        others = {} if whole else {k: c for k, c in _ELSEWHERE.items() if not {k, f"{k}."} & own.keys() and snake(k) not in arguments}
-        return cls(
-            tuple((re.compile(_START + re.escape(p) + (r"(?=[a-z])" if p.endswith(".") else r"(?![\w-])")), a) for p, a in own.items()),
-            tuple((re.compile(rf"{_START}({key}\.[a-z]\w*(?:\.\w+)*)"), rf"\1 (of {component})") for key, component in others.items()),
-            _keys() | {to_camel(key): key for key in arguments},
-        )
+        others: dict[Step, str] = {} if whole else {key: of for key, of in _ELSEWHERE.items() if key not in own and snake(key) not in arguments}
+        places = ((Place.parse(place), Place.parse(argument)) for place, argument in own.items())
+        names, open_keys = _keys()
+        ordered = tuple(sorted(places, key=lambda one: -len(one[0].steps)))
+        return cls(ordered, others, names | {to_camel(key): key for key in arguments}, open_keys | {"secrets"})
 
     def is_elsewhere(self, path: str) -> bool:
         """Whether a place in a stack file belongs to other components alone."""
-        return not any(place.match(path) for place, _ in self.places) and any(place.match(f"{path}.x") for place, _ in self.elsewhere)
+        place = Place.parse(path)
+        return self._argument(place) is None and self._owner(place) is not None
 
-    def of_finding(self, finding: Finding) -> Finding:
+    def translate(self, finding: Finding) -> Finding:
         """The finding in this component's words."""
         if ".yaml: " in finding.path:  # a file of the catalogue, which has its own keys
             return finding
-        path, message, allowed, fix = map(self.of_text, (finding.path, finding.message, finding.allowed, finding.fix))
-        if finding.id == "unknown-key":  # as the user spells it: the spelling may be all that is wrong
-            above, dot, key = finding.path.rpartition(".")
-            path = f"{self.of_text(above)}{dot}{key}"
-        return replace(finding, path=path, message=message, allowed=allowed, fix=fix)
+        place = Place.parse(finding.path)
+        # an unknown key stays as it is: the spelling may be all that is wrong
+        path = self._written(place, as_given=1 if finding.id == "unknown-key" else 0)
+        value = spell(finding.value, self) if isinstance(finding.value, Phrase) else finding.value
+        message, allowed, fix = (spell(text, self) for text in (finding.message, finding.allowed, finding.fix))
+        return replace(finding, path=path, message=message, value=value, allowed=allowed, fix=fix)
 
-    def of_text(self, text: str) -> str:
-        """A text with this component's arguments in it, and without what is true of a stack file alone."""
-        for place, argument in (*self.places, *self.elsewhere):
-            text = place.sub(argument, text)
-        for said, instead in _SENTENCES.items():
-            text = text.replace(said, instead)
-        return _WORD.sub(lambda m: self._spelled(m["head"]) + m["own"] if m["head"] else self._spelled(m[0]), text)
+    def key(self, key: Place) -> str:
+        """The key as the program spells it."""
+        return self._spelled(key.steps)
 
-    def _spelled(self, word: str) -> str:
-        name = self.keys.get(word, word)
-        return name if language.get().snake_case or name not in self.keys.values() else to_camel(name)
+    def place(self, place: Place) -> str:
+        """The argument, or the key with the component that it belongs to."""
+        return self._written(place)
+
+    def either(self, in_file: str, in_program: str) -> str:  # noqa: ARG002 (the file's are for others)
+        """Those for a program."""
+        return in_program
+
+    def _argument(self, place: Place) -> Place | None:
+        """The argument that a place is or is part of; None where it belongs to no argument of this component under another name."""
+        for known, argument in self.own:
+            if known.contains(place) and (argument.steps or known != place):
+                return Place((*argument.steps, *place.below(known).steps))
+        return None
+
+    def _owner(self, place: Place) -> str | None:
+        """The component to whose arguments a place of a stack file belongs, if to another one alone."""
+        return next((self.elsewhere[key] for key in place.steps[:1] if key in self.elsewhere), None)
+
+    def _written(self, place: Place, *, as_given: int = 0) -> str:
+        """A place as the program's reader knows it, its last steps `as_given`."""
+        argument = self._argument(place)
+        text = self._spelled((argument or place).steps, as_given)
+        owner = self._owner(place) if argument is None and len(place.steps) > 1 else None
+        return f"{text} (of {owner})" if owner else text
+
+    def _spelled(self, steps: Sequence[Step], as_given: int = 0) -> str:
+        """Steps as the program spells them; what stands below a mapping with keys of the user's own is not a key of ours."""
+        ours = next((n for n, step in enumerate(steps, 1) if step in self.open_keys), len(steps) - as_given)
+        return str(Place((*map(self._name, steps[:ours]), *steps[ours:])))
+
+    def _name(self, step: Step) -> Step:
+        name = self.names.get(step, step)
+        return name if isinstance(name, int) or language.get().snake_case or name not in self.names.values() else to_camel(name)
 
 
 def snake(key: str) -> str:
@@ -117,18 +145,21 @@ def snake(key: str) -> str:
 
 
 @cache
-def _keys() -> dict[str, str]:
-    """Every key of a stack file, with its name in Python."""
-    found: dict[str, str] = {to_camel(key): key for key in NodeIdentity.__annotations__}
+def _keys() -> tuple[dict[Step, str], frozenset[Step]]:
+    """Every key of a stack file with its name in Python, and those of mappings with keys of the user's own, in both spellings."""
+    found: dict[Step, str] = {to_camel(key): key for key in NodeIdentity.__annotations__}
+    open_keys: set[Step] = set()
     seen: set[type[BaseModel]] = set()
 
-    def visit(annotations: Sequence[object]) -> None:
+    def visit(annotations: Iterable[object]) -> None:
         for annotation in annotations:
             if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in seen:
                 seen.add(annotation)
-                found.update({field.alias or name: name for name, field in annotation.model_fields.items()})
-                visit([field.annotation for field in annotation.model_fields.values()])
+                for name, field in annotation.model_fields.items():
+                    found[field.alias or name] = name
+                    open_keys.update((field.alias or name, name) if get_origin(field.annotation) is dict else ())
+                visit(field.annotation for field in annotation.model_fields.values())
             visit(get_args(annotation))
 
     visit([EnvironmentSpec])
-    return found
+    return found, frozenset(open_keys)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..corrections import Correction, instruction, written
+from ..phrases import join, say, say_key
 from ..place import TOP, Place
 from ..spec.places import role_of
 
@@ -20,10 +21,10 @@ def words(correction: Correction, at: Place) -> str:
     first = next(iter(sides.values()), {})
     if len(sides) > 1 and len({role.index_in("models") for role in sides}) == 1 and all(side == first for side in sides.values()):
         shown = next((role for role in sides if at.is_in(role)), next(iter(sides)))
-        parts = [f"{_role_words(shown, first, at if shown.contains(at) else Place((*shown.steps, '')))} in both roles"]
+        parts = [say("{} in both roles", _role_words(shown, first, at if shown.contains(at) else Place((*shown.steps, ""))))]
     else:
-        parts = [_role_words(role, side, at) + _where(role, side, at) for role, side in sides.items()]
-    return " and ".join([*parts, *(_one(place, value, at, _shared(place, at)) for place, value in rest.items())])
+        parts = [say("{}{}", _role_words(role, side, at), _where(role, side, at)) for role, side in sides.items()]
+    return _and([*parts, *(_one(place, value, at, _shared(place, at)) for place, value in rest.items())])
 
 
 def _by_role(correction: Correction) -> tuple[dict[Place, dict[str, Any]], dict[Place, Any]]:
@@ -42,12 +43,13 @@ def _by_role(correction: Correction) -> tuple[dict[Place, dict[str, Any]], dict[
 
 def _role_words(role: Place, fields: Mapping[str, Any], at: Place) -> str:
     if _is_layout(fields):
-        more = [key if fields[key] is True else f"{key} {written(fields[key])}" for key in _CUTS if key in fields]
-        text = f"use tensorParallel {fields['tensorParallel']}{f' with {_and(more)}' if more else ''} on {fields['instanceType']}"
-        gone = [key for key, value in fields.items() if value is None]
-        return f"{text} without {_and(gone)}" if gone else text
+        more = [say_key(cut) if fields[cut] is True else say("{} {}", say_key(cut), written(fields[cut])) for cut in _CUTS if cut in fields]
+        cuts = say(" with {}", _and(more)) if more else ""
+        text = say("use {tensorParallel} {}{} on {}", fields["tensorParallel"], cuts, fields["instanceType"])
+        gone = [say_key(name) for name, value in fields.items() if value is None]
+        return say("{} without {}", text, _and(gone)) if gone else text
     known = role if at.is_in(role) else _model_of(role) if at.is_in(_model_of(role)) else TOP
-    return _and([_one(Place.parse(f"{role}.{key}"), value, at, known) for key, value in fields.items()])
+    return _and([_one(Place.parse(f"{role}.{name}"), value, at, known) for name, value in fields.items()])
 
 
 def _where(role: Place, fields: Mapping[str, Any], at: Place) -> str:
@@ -63,8 +65,8 @@ def _one(place: Place, value: Any, at: Place, known: Place) -> str:
     """What to do at one place; the part `known` of it needs no words."""
     if place == at:
         return instruction(value)
-    name = place.below(known)
-    return f"remove {name}" if value is None else f"set {name}: {written(value)}"
+    name = place if known == TOP else say_key(place.below(known))
+    return say("remove {}", name) if value is None else say("set {}: {}", name, written(value))
 
 
 def _shared(place: Place, at: Place) -> Place:
@@ -84,4 +86,4 @@ def _model_of(place: Place) -> Place:
 
 
 def _and(words: Sequence[str]) -> str:
-    return " and ".join(words)
+    return join(" and ", words)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..catalog import Catalog
 from ..errors import Finding
+from ..phrases import join
 from ..place import Place
 from ..planning.pairs import belonging
 from ..spec import EnvironmentSpec
@@ -36,7 +37,7 @@ def findings_of(subject: Subject, chosen: Iterable[Rule]) -> list[Finding]:
         advice = f.advice or ("" if found else f.otherwise)
         at = belonging(Place.parse(f.path))
         texts = [*(words(c, at) for c in found), *([advice] if advice else [])]
-        fix = ", or ".join(sorted(texts, key=lambda text: not text.startswith("add ")))  # what is missing is added rather than done without
+        fix = join(", or ", sorted(texts, key=lambda text: not text.startswith("add ")))  # what is missing is added rather than done without
         return Finding(r.id, f.level or r.level, f.path, f.message, f.value, f.allowed, fix, r.reference, corrections=tuple(found))
 
     return [finding(r, f) for r, f in faults]

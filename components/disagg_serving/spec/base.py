@@ -8,13 +8,20 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from ..phrases import either, say
+
+IN_QUOTES = "write it in quotes, as it is meant"
+
 
 class RefusalError(ValueError):
-    """A value that a field validator does not take, with what it would take, and the value that it likely stands for."""
+    """A value that a field validator does not take, with what it would take, and the value that it likely stands for.
 
-    def __init__(self, message: str, *, allowed: str = "", right: object = None) -> None:
+    `otherwise` is what to do where that value is not taken either.
+    """
+
+    def __init__(self, message: str, *, allowed: str = "", right: object = None, otherwise: str = "") -> None:
         super().__init__(message)
-        self.message, self.allowed, self.right = message, allowed, right
+        self.message, self.allowed, self.right, self.otherwise = message, allowed, right, otherwise
 
 
 class KnownLater:
@@ -53,7 +60,7 @@ def number(value: Any) -> Any:
 def _text(value: Any) -> Any:
     # YAML reads 1.30 as 1.3, so an unquoted version cannot be repaired here
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise RefusalError("is a number in YAML", allowed="a text", right=str(value))
+        raise RefusalError(say("is a number{}", either(" in YAML", "")), allowed="a text", right=str(value), otherwise=IN_QUOTES)
     return value
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from ..phrases import say
 from .base import KnownLater, RefusalError, Spec, Tags, Text, form
 
 SMALLEST_PREFIX, LARGEST_PREFIX = 16, 22
@@ -43,7 +44,7 @@ class ExistingNetworkSpec(Spec):
     gpu_subnet_ids: Annotated[list[SubnetId], KnownLater()] = Field(
         ...,
         min_length=1,
-        description="Private subnets in gpuZone where the GPU nodes go; they need a route to the image registry and to the weights.",
+        description=say("Private subnets in {gpuZone} where the GPU nodes go; they need a route to the image registry and to the weights."),
     )
 
 

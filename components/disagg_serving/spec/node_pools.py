@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from .base import AtLeastOne, Count, RefusalError, Spec, Tags, Text, form
+from ..phrases import either, say
+from .base import IN_QUOTES, AtLeastOne, Count, RefusalError, Spec, Tags, Text, form
 
 Weekday = Literal["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 
@@ -14,7 +15,8 @@ MINUTES_A_DAY = 24 * 60
 def _clock(value: Any) -> Any:
     # YAML reads 22:00 as 22 x 60 + 0
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MINUTES_A_DAY:
-        raise RefusalError("is a number in YAML, which counts 22:00 in sixties", allowed="HH:MM in quotes", right=f"{value // 60:02}:{value % 60:02}")
+        message, right = say("is a number{}", either(" in YAML, which counts 22:00 in sixties", "")), f"{value // 60:02}:{value % 60:02}"
+        raise RefusalError(message, allowed="HH:MM in quotes", right=right, otherwise=IN_QUOTES)
     return value
 
 

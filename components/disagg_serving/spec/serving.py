@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ..phrases import say
 from ..pins import DEFAULT_ENGINE
 from .autoscaling import RoleAutoscalingSpec
 from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
@@ -178,7 +179,7 @@ class CandidateSpec(Spec):
 class ModelSpec(Spec):
     """One served model. What both roles must share stands here once; a role holds only what may differ."""
 
-    name: Name = Field(..., description="Name in this environment; prefix of its objects and default of namespace and servedModelName.")
+    name: Name = Field(..., description=say("Name in this environment; prefix of its objects and default of namespace and {servedModelName}."))
     model: Text = Field(..., description="Catalogue id (see `disagg catalog models`), or the path of a config.json or of the folder that holds it.")
     repository: Place | None = Field(
         None,

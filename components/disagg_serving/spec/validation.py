@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -13,13 +13,13 @@ from pydantic.alias_generators import to_camel
 
 from ..credentials import SECRET_NAMES, holds_secret
 from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
-from ..place import TOP, Place, Step, renumbered
+from ..phrases import Phrase, join, move_places, parts_of, say, say_key
+from ..place import TOP, Place, Step
 from ..yaml_io import dates_as_text
 from .base import DNS_LABEL, FORMS, RefusalError, model_in
 from .form_words import BOUNDS, WORDS
 
-_UNTRIED = "write it in quotes, as it is meant"
-_HOW_TO_KEEP_SECRETS = "set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example weights.tokenKey"
+_HOW_TO_KEEP_SECRETS = say("set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example {weights.tokenKey}")
 _HOW_TO_LEAVE_SECRETS_OUT = "revoke it and leave it out; whoever runs `pulumi up` logs in to registries before"
 _JUDGED_BY_RULES = SECRET_NAMES | {"extraEnv", "extra_env", "extraArgs", "extra_args"}
 """Places where rules say more about a secret than that it is one."""
@@ -64,11 +64,13 @@ class Parsed(Generic[S]):
     def restore(self, finding: Finding) -> Finding:
         """A finding about what remains, with the indices of the file."""
 
-        def original(text: str) -> str:
-            return renumbered(text, "models", self.models)
+        def original(path: str) -> str:
+            return str(_in_file(Place.parse(path), self.models))
 
-        corrections = tuple({original(place): value for place, value in c.items()} for c in finding.corrections)
-        return replace(finding, path=original(finding.path), message=original(finding.message), fix=original(finding.fix), corrections=corrections)
+        corrections = tuple({original(path): value for path, value in c.items()} for c in finding.corrections)
+        texts = (finding.message, finding.allowed, finding.fix)
+        message, allowed, fix = (move_places(text, lambda place: _in_file(place, self.models)) for text in texts)
+        return replace(finding, path=original(finding.path), message=message, allowed=allowed, fix=fix, corrections=corrections)
 
 
 def parse(model: type[S], data: object) -> S:
@@ -131,9 +133,9 @@ class _Repair(Generic[S]):
             except ValidationError as problem:
                 errors = problem.errors(include_url=False)
             for error in errors:
-                place, there = Place(error["loc"]), self._original(Place(error["loc"]))
+                place, there = Place(error["loc"]), _in_file(Place(error["loc"]), self.origin)
                 if not self._follows(error["type"], there):
-                    self.findings.append(self._tried(_finding(self.model, {**error, "loc": there.steps}, self.data, place.steps), place))
+                    self.findings.append(self._try(_finding(self.model, {**error, "loc": there.steps}, self.data, place.steps), error))
             if not self._leave_out(errors):
                 break
         return Parsed(None, self.findings, left_out=self.left_out)
@@ -143,8 +145,9 @@ class _Repair(Generic[S]):
         left_out = any(Place(place.steps[:n]) in self.removed for n in range(1, len(place.steps) + 1))
         return left_out or (kind == "too_short" and any(gone.is_in(place) for gone in self.removed))
 
-    def _tried(self, finding: Finding, place: Place) -> Finding:
+    def _try(self, finding: Finding, error: Any) -> Finding:
         """The finding without corrections that this very place does not take."""
+        place, otherwise = Place(error["loc"]), getattr(error.get("ctx", {}).get("error"), "otherwise", "")
         for value in (v for c in finding.corrections for v in c.values()):
             data = deepcopy(self.data)
             try:
@@ -157,27 +160,23 @@ class _Repair(Generic[S]):
             else:
                 refused = False
             if refused:
-                return replace(finding, fix=_UNTRIED if finding.message.startswith("is a number in YAML") else "", corrections=())
+                return replace(finding, fix=otherwise, corrections=())
         return finding
-
-    def _original(self, place: Place) -> Place:
-        index = place.index_in("models")
-        return place if index is None else Place(("models", self.origin[index], *place.steps[2:]))
 
     def _leave_out(self, errors: list[Any]) -> bool:
         """Remove the faulty values; what cannot do without them goes too. False when nothing would remain."""
         gone: set[int] = set()
         for error in errors:
             place = _value_place(error["loc"])
-            if error["type"] == "missing" or (self._original(place) in self.removed and not _is_model(place)):
+            if error["type"] == "missing" or (_in_file(place, self.origin) in self.removed and not _is_model(place)):
                 place = place.parent
-            self.removed.add(self._original(place))
+            self.removed.add(_in_file(place, self.origin))
             # a faulty entry takes its list along, to keep the indices of others; models are renumbered
             while place.is_entry and not _is_model(place):
                 place = place.parent
             if place == TOP:
                 return False
-            self._went_along(error, place)
+            self._note_left_out(error, place)
             if _is_model(place):
                 gone.add(int(place.steps[1]))
             else:
@@ -187,15 +186,21 @@ class _Repair(Generic[S]):
             self.origin = [index for i, index in enumerate(self.origin) if i not in gone]
         return True
 
-    def _went_along(self, error: Any, place: Place) -> None:
-        there = self._original(place)
+    def _note_left_out(self, error: Any, place: Place) -> None:
+        there = _in_file(place, self.origin)
         self.removed.add(there)
         if error["type"] == "extra_forbidden":
-            meant = closest(place.steps[-1], _keys(_model_at(self.model, place.parent.steps) or self.model))
+            meant = str(closest(place.steps[-1], _keys(_model_at(self.model, place.parent.steps) or self.model)))
             if not meant or meant in place.parent.read(self.data, {}):
                 return
             there = Place((*there.parent.steps, meant))
         self.left_out.append(there)
+
+
+def _in_file(place: Place, models: Sequence[int]) -> Place:
+    """A place among models that remain, each with its index in the file, as the place in the file."""
+    index = place.index_in("models")
+    return place if index is None else Place(("models", models[index], *place.steps[2:]))
 
 
 def _is_model(place: Place) -> bool:
@@ -251,7 +256,7 @@ class _Cleaner:
 
     def _odd_key(self, loc: Loc, key: Any) -> None:
         here = _model_at(self.model, loc)
-        known = ", ".join(sorted(_keys(here))) if here else "a text"
+        known = join(", ", _keys(here)) if here else "a text"
         word = "null" if key is None else show(key)
         path, fix = str(Place(loc)), "remove it, or quote it"
         self.findings.append(Finding("unknown-key", Level.ERROR, path, "is a key that is not a text", word, known, fix))
@@ -273,13 +278,13 @@ def _plain_secret(loc: Loc, message: str) -> Finding:
 
 
 def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
-    found = _explained(model, error, data, place)
+    found = _explain(model, error, data, place)
     if found.value is None or SECRET_NAMES.isdisjoint(error["loc"]):
         return found
     return replace(found, value=None, fix="if that is the secret itself, revoke it; write the name of its key here", corrections=())
 
 
-def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
+def _explain(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
     path = str(_value_place(loc))
     value = _value_place(place).read(data)
@@ -289,11 +294,11 @@ def _explained(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Fin
         here = _model_at(model, loc[:-1]) or model
         if any(loc[-1] in {name, to_camel(name)} - {field.alias} for name, field in here.model_fields.items()):
             return Finding("unknown-key", Level.ERROR, path, "is given twice, in two spellings", None, "", "leave one of them out")
-        known = sorted(_keys(here))
-        return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, ", ".join(known), did_you_mean(loc[-1], known))
+        known = _keys(here)
+        return Finding("unknown-key", Level.ERROR, path, "is not a known key", None, join(", ", known), did_you_mean(loc[-1], known))
     if kind == "missing":
         about = _description(_model_at(model, loc[:-1]) or model, str(loc[-1]))
-        return Finding("missing", Level.ERROR, path, "is required", None, "", f"add it: {about}")
+        return Finding("missing", Level.ERROR, path, "is required", None, "", say("add it: {}", about))
     if kind == "literal_error":
         choices = [word.strip().strip("'") for word in context["expected"].replace(" or ", ", ").split(",")]
         refused = Finding("schema", Level.ERROR, path, "is not possible", value, ", ".join(choices))
@@ -344,17 +349,21 @@ def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
     return here
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _keys(model: type[BaseModel]) -> list[Phrase]:
+    """The model's keys, sorted."""
+    return [say_key(one) for one in sorted(field.alias or name for name, field in model.model_fields.items())]
 
 
 PROPER_NOUNS = {"Elastic", "Envoy", "Karpenter", "Kubernetes", "Prometheus"}
 """First words of descriptions that are capitals within a sentence, too."""
 
 
-def _description(model: type[BaseModel], key: str) -> str:
-    text = next((f.description for name, f in model.model_fields.items() if key in (f.alias, name)), None) or ""
-    said = text.rstrip(".")
-    first = said.partition(" ")[0].strip(",.:;")
+def _description(model: type[BaseModel], name: str) -> Phrase:
+    """What a field's description says, as a part of a sentence."""
+    text = next((f.description for own, f in model.model_fields.items() if name in (f.alias, own)), None) or ""
+    first = text.partition(" ")[0].strip(",.:;")
     keeps = first in PROPER_NOUNS or (not first[1:].islower() and len(first) > 1)  # an acronym, or a name of several capitals
-    return said if keeps else said[:1].lower() + said[1:]
+    *parts, last = parts_of(text)
+    parts.append(last.rstrip(".") if isinstance(last, str) else last)
+    start, *rest = parts
+    return Phrase([start if keeps or not isinstance(start, str) else start[:1].lower() + start[1:], *rest])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...document.capacity import Bars
 from ...errors import Finding, Level, SpecError
+from ...phrases import say
 
 MAX_BYTES = 100_000_000
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
@@ -87,7 +88,7 @@ def contradictions(record: Calibration, expected: Expected) -> list[tuple[str, s
     found: list[tuple[str, str]] = []
     together, weights = record.weights_gib + record.kv_gib, expected.weights_gib
     if together > expected.budget_gib:
-        message = f"and weightsGiB are {together:.1f} GiB together, more than the {expected.budget_gib:.1f} GiB that vLLM may use of a GPU"
+        message = say("and {weightsGiB} are {:.1f} GiB together, more than the {:.1f} GiB that vLLM may use of a GPU", together, expected.budget_gib)
         found.append(("kvCacheGiB", message))
     off = HYBRID_TOKENS_OFF if expected.hybrid else TOKENS_OFF
     if record.tokens is not None and all(abs(record.tokens - n) > off * n for n in expected.tokens):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...catalog.entries import Model
 from ...catalog.hf_config import GQA, MLA, SUPPORTED
 from ...errors import Finding, Level, SpecError
+from ...phrases import say
 from .calibration import Calibration
 from .constants import batch_defaults, release
 
@@ -85,7 +86,7 @@ class EngineShape:
         copies = tp if self.facts.mla is not None else tp // self.facts.kv_heads
         if shards <= 1 or tp < 1 or (tp % shards == 0 and shards <= copies):
             return []
-        message = f"is no part of the {max(1, copies)} copies that tensorParallel {tp} makes of each KV head"
+        message = say("is no part of the {} copies that {tensorParallel} {} makes of each KV head", max(1, copies), tp)
         fitting = [n for n in range(1, max(1, copies) + 1) if tp % n == 0]
         return [_refused("decodeContextParallel", message, shards, ", ".join(map(str, fitting)))]
 

@@ -11,6 +11,7 @@ from ...errors import Level
 from ...forecast.autoscaling import prompt_rate, ready_seconds
 from ...forecast.balance import BalanceError, balance
 from ...forecast.situation import situation_of
+from ...phrases import say
 from ...planning.scaling import at_most, scaled
 from ...planning.shapes import Served
 from ...spec import RoleSpec
@@ -53,7 +54,7 @@ def autoscaling_bounds(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{place}.minReplicaCount", message, 0, "1 or more", "destroy the stack while it is not needed", ways=ways)
         if bounds.max_replica_count < max(1, bounds.min_replica_count):
             least = max(1, bounds.min_replica_count)
-            message = f"is less than minReplicaCount {least}" if bounds.min_replica_count else "leaves no engine"
+            message = say("is less than {minReplicaCount} {}", least) if bounds.min_replica_count else "leaves no engine"
             ways = [use(f"{place}.maxReplicaCount", least)]
             yield Fault(f"{place}.maxReplicaCount", message, bounds.max_replica_count, f"{least} or more", ways=ways)
 
@@ -97,18 +98,18 @@ def _signals(served: Served, name: RoleName, role: RoleSpec, place: str) -> Iter
     if given.backlog_seconds is not None:
         if name == "decode":
             message = "is of prompts, which decode does not read"
-            yield Fault(seconds, message, given.backlog_seconds, "kvCacheUsage", ways=[remove(seconds)])
+            yield Fault(seconds, message, given.backlog_seconds, say("{kvCacheUsage}"), ways=[remove(seconds)])
         elif not role.measured_rates:
             message = "needs to know how many prompt tokens an engine reads in a second"
-            advice = "add measuredRates to the role, or use waitingRequests"
-            yield Fault(seconds, message, given.backlog_seconds, "with measuredRates", advice, ways=[remove(seconds)])
+            advice = say("add {measuredRates} to the role, or use {waitingRequests}")
+            yield Fault(seconds, message, given.backlog_seconds, say("with {measuredRates}"), advice, ways=[remove(seconds)])
         if not served.spec.gateway.enabled:
             message = "is counted by the router, and the gateway is off"
-            allowed = "waitingRequests, kvCacheUsage"
+            allowed = say("{waitingRequests}, {kvCacheUsage}")
             yield Fault(seconds, message, given.backlog_seconds, allowed, "use one of these", ways=[remove(seconds)])
     if given.kv_cache_usage is not None and name == "prefill":
         message = "says little about prefill, which hands its KV on as soon as a prompt is read"
-        ways, allowed = [remove(f"{place}.kvCacheUsage")], "backlogSeconds, waitingRequests"
+        ways, allowed = [remove(f"{place}.kvCacheUsage")], say("{backlogSeconds}, {waitingRequests}")
         yield Fault(f"{place}.kvCacheUsage", message, given.kv_cache_usage, allowed, "use one of these", Level.WARNING, ways)
 
 
@@ -119,9 +120,8 @@ def autoscaling_pace(s: Subject) -> Iterator[Fault]:
         place, minutes = f"{group.path}.autoscaling", round(ready_seconds(group) / 60)
         message = f"adds engines that serve about {minutes} minutes later, after the start of a node where none is free"
         streams = group.served.weights_uri is not None
-        yield Fault(
-            place, message, None, "", "keep as many engines as a burst of that length needs" if streams else "stream the weights with weights.s3"
-        )
+        advice = "keep as many engines as a burst of that length needs" if streams else say("stream the weights with {weights.s3}")
+        yield Fault(place, message, None, "", advice)
         if group.spec.capacity.type == "reserved":
             yield Fault(
                 f"{group.path}.capacity.type", "is paid for while engines are scaled in, too", "reserved", "", "use on-demand above the minimum"
@@ -162,5 +162,5 @@ def _behind(served: Served, role: RoleName, message: str, off: float) -> Fault:
     """A role that the other one outgrows by the factor `off`."""
     given, place = served.spec.roles[role].autoscaling, f"{served.path}.{role}.autoscaling.maxReplicaCount"
     ways = [use(place, math.ceil(given.max_replica_count * off / UNEVEN))] if given else []
-    otherwise = "raise its maxReplicaCount, with nodes for it" if given else "give it autoscaling, too"
+    otherwise = say("raise its {maxReplicaCount}, with nodes for it") if given else "give it autoscaling, too"
     return Fault(f"{served.path}.{role}", message, None, f"within a factor of {UNEVEN:g}", ways=ways, otherwise=otherwise)

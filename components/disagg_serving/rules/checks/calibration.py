@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...errors import Level, SpecError
 from ...forecast.capacities import shape_of
 from ...forecast.fit.capacity import calibration_doubts, calibration_faults
+from ...phrases import say
 from ...planning.shapes import Group
 from ..documents import VLLM
 from ..registry import Fault, Stage, Subject, rule
@@ -24,7 +25,7 @@ def calibration(s: Subject) -> Iterator[Fault]:
             fix = "take the figures from a log of this very engine: `disagg fit --log` prints them"
             yield Fault(f"{group.path}.calibration.{name}", message, values[name], "figures of one start of this engine", fix)
         for name, message in _doubts(group):
-            fix = "see that the log is of this engine on a GPU of its own, and give the gpuMemoryUtilization that it was taken at"
+            fix = say("see that the log is of this engine on a GPU of its own, and give the {gpuMemoryUtilization} that it was taken at")
             place = f"{group.path}.calibration.{name}"
             yield Fault(place, message, values[name], "figures of one start of this engine", fix, Level.WARNING)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...corrections import Correction
 from ...errors import Level
 from ...forecast.cost import OLD_DAYS, cost_of, old_prices, today
+from ...phrases import Phrase, join, say
+from ...place import Place
 from ...planning.node_bounds import most_replicas, sources
 from ...planning.placement import bounded, by_pool, pack
 from ...planning.reserved import reserved_on_demand
@@ -18,10 +20,10 @@ GIB_AN_EFA, LEAST_GIB = 4, 8
 """Memory besides /dev/shm: to enumerate EFA devices (https://github.com/aws-samples/awsome-inference/issues/71), and the least of an engine."""
 SMALLER = {
     "replicas": "lower replicas, or the GPUs of an engine",
-    "autoscaling.maxReplicaCount": "lower autoscaling.maxReplicaCount, or the GPUs of an engine",
+    "autoscaling.maxReplicaCount": say("lower {autoscaling.maxReplicaCount}, or the GPUs of an engine"),
 }
-LARGER = "use a larger instance type"
-OTHERWISE = {"cpu": LARGER, "memoryGiB": LARGER, "ephemeralStorageGiB": "stream the weights with weights.s3, or use an instance type with more disk"}
+LARGER, STREAM = "use a larger instance type", say("stream the weights with {weights.s3}")
+OTHERWISE = {"cpu": LARGER, "memoryGiB": LARGER, "ephemeralStorageGiB": say("{}, or use an instance type with more disk", STREAM)}
 
 
 @rule("pod-fits-node", Level.ERROR, Stage.LAYOUT, f"{KUBERNETES}concepts/scheduling-eviction/kube-scheduler/", judges="nodes")
@@ -59,8 +61,8 @@ def host_memory(s: Subject) -> Iterator[Fault]:
         if shm < memory < shm + wanted:
             # /dev/shm takes memory only as it fills, so what is sure to be too little is less than the processes need without it
             level = Level.ERROR if memory < wanted else None
-            message = f"leaves {memory - shm} GiB beside shmGiB {shm} for processes and {ask.efa} EFA devices"
-            yield _too_little(f"{group.path}.memoryGiB", message, group.spec.memory_gib, shm + wanted, level)
+            left = say("leaves {} GiB beside {shmGiB} {} for processes and {} EFA devices", memory - shm, shm, ask.efa)
+            yield _too_little(f"{group.path}.memoryGiB", left, group.spec.memory_gib, shm + wanted, level)
         if ask.cpu_millis < 1000 * gpus:
             message = f"is less than a vCPU a GPU, each of which has a process that must keep up with it ({gpus} a pod)"
             yield _too_little(f"{group.path}.cpu", message, group.spec.cpu, gpus)
@@ -81,7 +83,7 @@ def node_packing(s: Subject) -> Iterator[Fault]:
                 message = f"lets {fitting} instead of {pods} pods onto a {group.spec.instance_type}; its other GPUs stay idle"
                 place, most = f"{group.path}.{key}", _part(group, offered, sidecar)
                 ways = [use(place, most), remove(place)]
-                yield Fault(place, message, _given(group, key), f"at most {most} {what}", ways=ways, otherwise="stream the weights with weights.s3")
+                yield Fault(place, message, _given(group, key), f"at most {most} {what}", ways=ways, otherwise=STREAM)
 
 
 @rule(
@@ -100,9 +102,10 @@ def group_capacity(s: Subject) -> Iterator[Fault]:
             continue
         widest = max(groups, key=lambda g: (g.size * g.replicas, g.path))
         kind = "reserved" if widest.spec.capacity.type == "reserved" else "allowed"
-        others = f" for {', '.join(g.path for g in groups)}" if len(groups) > 1 else f" for {widest.replicas} x {widest.size} pods"
+        others = _paths(groups) if len(groups) > 1 else f"{widest.replicas} x {widest.size} pods"
         number = "autoscaling.maxReplicaCount" if widest.spec.autoscaling else "replicas"
-        place, message = f"{widest.path}.capacity.nodes", f"is too small: pool {pool} needs {needed} nodes{others} and {bound} are {kind}"
+        place = f"{widest.path}.capacity.nodes"
+        message = say("is too small: pool {} needs {} nodes for {} and {} are {}", pool, needed, others, bound, kind)
         most = most_replicas(widest, groups, bound)
         ways = [use(f"{widest.path}.{number}", most) if most else [], use(place, needed) if kind == "allowed" else []]
         yield Fault(place, message, widest.spec.capacity.nodes, f"at least {needed}", ways=ways, otherwise=SMALLER[number])
@@ -127,11 +130,12 @@ def mixed_pods(s: Subject) -> Iterator[Fault]:
         lost = sum(g.size * g.replicas // (gpus % size // g.pod_requests.gpus + 1) for g in smaller)
         safe = -(-(wanted + lost) // (gpus // size))
         if len(pack(groups)) <= bound < safe:
-            message = f"leaves no place for pods of {size} GPUs if the scheduler spreads the smaller ones of {', '.join(g.path for g in smaller)}"
+            spread = f"over pool {pool}, which has at most {bound} nodes"
+            message = say("leaves no place for pods of {} GPUs if the scheduler spreads the smaller ones of {} {}", size, _paths(smaller), spread)
             place, asked = f"{largest.path}.capacity.nodes", largest.spec.capacity.nodes
             ways = [use(place, safe) if largest.spec.capacity.type != "reserved" else []]
             advice = "give one of them another instance type or reservation"
-            yield Fault(place, f"{message} over pool {pool}, which has at most {bound} nodes", asked, f"at least {safe}", advice, ways=ways)
+            yield Fault(place, message, asked, f"at least {safe}", advice, ways=ways)
 
 
 @rule("shared-pool", Level.ERROR, Stage.LAYOUT, "our choice: docs/concepts.md")
@@ -143,7 +147,7 @@ def shared_pool(s: Subject) -> Iterator[Fault]:
             first, *others = sorted(stated.values(), key=lambda g: g.path)
             largest = max(stated)
             for group in others:
-                message = f"differs from {first.path}.capacity.nodes, though both use pool {group.pool}"
+                message = say("differs from {}, though both use pool {}", Place.parse(f"{first.path}.capacity.nodes"), group.pool)
                 place, same = f"{group.path}.capacity.nodes", first.spec.capacity.nodes
                 together: Correction = {f"{g.path}.capacity.nodes": largest for g in stated.values()}
                 yield Fault(place, message, group.spec.capacity.nodes, "one bound for all", ways=[use(place, same), [together], remove(place)])
@@ -192,8 +196,12 @@ def quota(s: Subject) -> Iterator[Fault]:
 def price_age(s: Subject) -> Iterator[Fault]:
     """Prices that make up most of the cost are at most 180 days old."""
     for line in old_prices(cost_of(s.layout), today()) if s.layout else ():
-        fix = "give a newer one in a catalogue folder of your own (catalogDirs)"
+        fix = say("give a newer one in a catalogue folder of your own ({catalogDirs})")
         yield Fault("catalogDirs", f"hold no newer price of {line.item} than that of {line.as_of}", None, f"at most {OLD_DAYS} days old", fix)
+
+
+def _paths(groups: Iterable[Group]) -> Phrase:
+    return join(", ", (say("{}", Place.parse(g.path)) for g in groups))
 
 
 def _small_disks(s: Subject) -> Iterator[Fault]:
@@ -204,7 +212,7 @@ def _small_disks(s: Subject) -> Iterator[Fault]:
             message = f"does not hold the weights of {served.spec.model}, {least - SCRATCH_GIB} GiB with 10 % to spare"
             place = f"{path}.ephemeralStorageGiB"
             ways = [use(place, least), remove(place)]
-            yield Fault(place, message, role.ephemeral_storage_gib, f"{least} or more", "stream the weights with weights.s3", ways=ways)
+            yield Fault(place, message, role.ephemeral_storage_gib, f"{least} or more", STREAM, ways=ways)
 
 
 def _quantities(group: Group) -> list[tuple[str, str, float, float, float]]:

@@ -10,6 +10,7 @@ from ...catalog.flags import flags_of
 from ...credentials import holds_secret
 from ...errors import Level
 from ...forecast.fit.constants import batch_defaults
+from ...phrases import say
 from ...planning.command_line import OWNED
 from ...planning.shapes import Served, group_size
 from ..documents import EKS, LIBFABRIC, VLLM, VLLM_ISSUE
@@ -126,7 +127,7 @@ def image_unverified(s: Subject) -> Iterator[Fault]:
     for served in s.served:
         if not served.engine.tag_verified and not served.spec.image_digest and served.engine.image not in said:
             said.add(served.engine.image)
-            fix = "look the digest up in the registry and set imageDigest"
+            fix = say("look the digest up in the registry and set {imageDigest}")
             yield Fault(
                 f"{served.path}.imageDigest",
                 f"unverified: the tag of {served.engine.image} was not seen in its registry",
@@ -146,7 +147,7 @@ def revision_unpinned(s: Subject) -> Iterator[Fault]:
             path = f"{served.path}.weights.revision"
             yield Fault(path, "is a name that may come to mean another commit", weights.revision, "a commit", "name the commit")
         if weights.revision is None and weights.s3 is None:
-            fix = "set weights.revision to a commit of the repository"
+            fix = say("set {weights.revision} to a commit of the repository")
             yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)
 
 
@@ -163,7 +164,7 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
         work = served.spec.workload
         if work and work.input_tokens + work.output_tokens > served.max_model_len:
             total = work.input_tokens + work.output_tokens
-            message = f"of a mean request are more than maxModelLen {served.max_model_len}"
+            message = say("of a mean request are more than {maxModelLen} {}", served.max_model_len)
             allowed = f"at most {served.max_model_len} together, and {served.facts.context_length} are the context of {served.spec.model}"
             ways = [[dict.fromkeys(_lengths(s, served, total), total)]]
             yield Fault(f"{served.path}.workload", message, f"{total} tokens", allowed, ways=ways, otherwise="count shorter requests")
@@ -186,7 +187,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
                     flag,
-                    "a secret key that weights.tokenKey names",
+                    say("a secret key that {weights.tokenKey} names"),
                     "name a secret key instead",
                 )
             elif EXPANDED_SECRET.search(arg):
@@ -224,7 +225,7 @@ def extra_env(s: Subject) -> Iterator[Fault]:
                     path,
                     "looks like a secret, which would stand in the pod's manifest",
                     None,
-                    "a secret key that weights.tokenKey names",
+                    say("a secret key that {weights.tokenKey} names"),
                     "name a secret key instead",
                 )
 
@@ -310,7 +311,7 @@ def max_num_seqs(s: Subject) -> Iterator[Fault]:
         given = role.max_num_batched_tokens
         tokens = given or batch_defaults(served.instances[name].gpu.memory_gib_torch, served.engine.version)[0]
         if role.max_num_seqs and role.max_num_seqs > tokens:
-            message = f"is more than {'maxNumBatchedTokens' if given else 'the default of maxNumBatchedTokens,'} {tokens}"
+            message = say("is more than {maxNumBatchedTokens} {}" if given else "is more than the default of {maxNumBatchedTokens}, {}", tokens)
             ways = [use(f"{path}.maxNumSeqs", tokens), use(f"{path}.maxNumBatchedTokens", role.max_num_seqs)]
             yield Fault(f"{path}.maxNumSeqs", message, role.max_num_seqs, f"at most {tokens}", ways=ways)
 

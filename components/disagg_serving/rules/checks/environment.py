@@ -11,7 +11,9 @@ from ... import labels
 from ...corrections import Correction
 from ...credentials import AWS_KEYS
 from ...errors import Level, did_you_mean
+from ...phrases import join, say, say_key
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
+from ...place import Place
 from ...planning.pairs import pairs_of
 from ...planning.startup import startup_budget_seconds
 from ...spec import EndpointSpec
@@ -25,6 +27,7 @@ RESTART_SECONDS = 240
 LWS_NAME_LIMIT = 51
 IAM_NAME_LIMIT = 64
 LONGEST_KEY = 40
+CLUSTER, ADOPTED, ZONES = map(Place.parse, ("cluster", "existingCluster", "network.zones"))
 LOOKS_SECRET = re.compile(r"^(hf_|sk-|sk_|pk-|ghp_|xox|AKIA|ASIA)|[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9][A-Za-z]+[0-9]")
 
 
@@ -36,12 +39,12 @@ def cluster_source(s: Subject) -> Iterator[Fault]:
         return
     if s.spec.cluster is not None:
         either = [remove("existingCluster"), remove("cluster")]
-        yield Fault("existingCluster", "stands beside cluster", None, "one of cluster, existingCluster", ways=either)
+        yield Fault("existingCluster", say("stands beside {}", CLUSTER), None, say("one of {}, {}", CLUSTER, ADOPTED), ways=either)
     ways = {"kubeconfig": existing.kubeconfig, "name": existing.name, "stackReference": existing.stack_reference}
-    given = [key for key, value in ways.items() if value]
+    given = [say_key(key) for key, value in ways.items() if value]
     if len(given) != 1:
         message = "are too many ways to find the cluster" if given else "does not say where the cluster is"
-        yield Fault("existingCluster", message, ", ".join(given) or None, f"one of {', '.join(ways)}", "give one of them")
+        yield Fault("existingCluster", message, join(", ", given) or None, say("one of {}", join(", ", map(say_key, ways))), "give one of them")
     if existing.context and not existing.kubeconfig:
         path = "existingCluster.context"
         yield Fault(path, "belongs to a kubeconfig", existing.context, "with kubeconfig", "add kubeconfig", ways=[remove(path)])
@@ -72,7 +75,7 @@ def network_zones(s: Subject) -> Iterator[Fault]:
                 yield Fault("network.zones", "stands there twice", zone, "each zone once", "remove it")
         if network.gpu_zone and network.zones and network.gpu_zone not in network.zones:
             ways = [use("network.gpuZone", *network.zones), remove("network.gpuZone")]
-            yield Fault("network.gpuZone", "is not one of network.zones", network.gpu_zone, ", ".join(network.zones), "add the zone", ways=ways)
+            yield Fault("network.gpuZone", say("is not one of {}", ZONES), network.gpu_zone, ", ".join(network.zones), "add the zone", ways=ways)
     elif s.spec.makes_pools and not network.zone:
         yield Fault("network.gpuZone", "is required", None, "the zone of the GPU subnets", "add it")
     regions = {region_of(z) for z in (*network.zones, *([network.gpu_zone] if network.gpu_zone else []))}
@@ -104,10 +107,10 @@ def network_existing(s: Subject) -> Iterator[Fault]:
         if s.spec.existing_cluster and s.spec.makes_pools and s.spec.existing_cluster.stack_reference is None:
             yield Fault(
                 "network.existing",
-                "is required with existingCluster",
+                say("is required with {}", ADOPTED),
                 None,
-                "gpuSubnetIds of the GPU nodes",
-                "add network.existing.gpuSubnetIds",
+                say("{gpuSubnetIds} of the GPU nodes"),
+                say("add {}", Place.parse("network.existing.gpuSubnetIds")),
             )
         return
     used = network.model_fields_set & {"cidr", "zones", "nat_gateways", "tags"}
@@ -135,7 +138,7 @@ def creator_admin(s: Subject) -> Iterator[Fault]:
     cluster = s.spec.cluster
     if cluster and not cluster.creator_admin and not cluster.admin_role_arns:
         allowed = "the ARN of the role that runs pulumi up, at least"
-        yield Fault("cluster.adminRoleArns", "is empty while creatorAdmin is false", None, allowed, "add it")
+        yield Fault("cluster.adminRoleArns", say("is empty while {creatorAdmin} is false"), None, allowed, "add it")
 
 
 @rule("api-endpoint", Level.ERROR, Stage.FORM, f"{EKS}cluster-endpoint.html", presumes_made="cluster", parts=("cluster",))
@@ -145,12 +148,14 @@ def api_endpoint(s: Subject) -> Iterator[Fault]:
         return
     endpoint = s.spec.cluster.endpoint if s.spec.cluster else None
     if endpoint and not endpoint.public_access and not endpoint.private_access:
-        yield Fault("cluster.endpoint", "leave nobody who can reach the API server", "publicAccess and privateAccess false", "one of them true")
+        closed = say("{publicAccess} and {privateAccess} false")
+        yield Fault("cluster.endpoint", "leave nobody who can reach the API server", closed, "one of them true")
     if endpoint:
         yield from _private_endpoint(endpoint)
     if endpoint is None or (endpoint.public_access and "0.0.0.0/0" in endpoint.public_access_cidrs):
-        fix = "set cluster.endpoint.publicAccessCidrs to your networks"
-        yield Fault("cluster.endpoint.publicAccessCidrs", "lets the whole internet try to log in", "0.0.0.0/0", "your networks", fix, Level.WARNING)
+        place = "cluster.endpoint.publicAccessCidrs"
+        fix = say("set {} to your networks", Place.parse(place))
+        yield Fault(place, "lets the whole internet try to log in", "0.0.0.0/0", "your networks", fix, Level.WARNING)
 
 
 def _private_endpoint(endpoint: EndpointSpec) -> Iterator[Fault]:
@@ -158,10 +163,10 @@ def _private_endpoint(endpoint: EndpointSpec) -> Iterator[Fault]:
     if not endpoint.private_access:
         for key in (key for key, sources in opened.items() if sources):
             place, ways = f"cluster.endpoint.{key}", [remove(f"cluster.endpoint.{key}"), use("cluster.endpoint.privateAccess", True)]
-            yield Fault(place, "has no effect without a private endpoint", None, "without it, or privateAccess: true", ways=ways)
+            yield Fault(place, "has no effect without a private endpoint", None, say("without it, or {privateAccess}: true"), ways=ways)
     elif not endpoint.public_access and not any(opened.values()):
         place, message = "cluster.endpoint.privateAccessSecurityGroupIds", "let in nobody but the cluster's nodes: no deployer reaches the API server"
-        yield Fault(place, message, None, "the deployer's security group", "add it, or its network to privateAccessCidrs", Level.WARNING)
+        yield Fault(place, message, None, "the deployer's security group", say("add it, or its network to {privateAccessCidrs}"), Level.WARNING)
 
 
 @rule("kubernetes-version", Level.ERROR, Stage.FORM, f"{LWS}installation/", presumes_made="cluster", parts=("cluster",))
@@ -185,9 +190,9 @@ def node_life(s: Subject) -> Iterator[Fault]:
     pools = s.spec.node_pools
     if pools.expire_after_hours + pools.termination_grace_hours > MAX_NODE_HOURS:
         most, grace = MAX_NODE_HOURS - pools.termination_grace_hours, "nodePools.terminationGraceHours"
-        allowed = f"at most {most} with terminationGraceHours {pools.termination_grace_hours}"
+        allowed = say("at most {} with {terminationGraceHours} {}", most, pools.termination_grace_hours)
         if most < 1:
-            allowed = f"less than {MAX_NODE_HOURS} together with terminationGraceHours {pools.termination_grace_hours}"
+            allowed = say("less than {} together with {terminationGraceHours} {}", MAX_NODE_HOURS, pools.termination_grace_hours)
         path, least = "nodePools.expireAfterHours", MAX_NODE_HOURS - pools.expire_after_hours
         together: Correction = {path: 336, grace: 24}
         ways = [use(path, most) if most >= 1 else [], use(grace, least) if least >= 1 else [], [together] if most < 1 and least < 1 else []]
@@ -263,7 +268,7 @@ def names_unique(s: Subject) -> Iterator[Fault]:
             other = s.spec.models[clash].name
             yield Fault(
                 f"models[{i}].name",
-                f"clashes with models[{clash}].name {other}",
+                say("clashes with {} {}", Place(("models", clash, "name")), other),
                 model.name,
                 "names whose objects differ",
                 "choose another",
@@ -306,7 +311,7 @@ def secret_names(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "looks like a secret itself", None, allowed, fix)
         kind = path.rsplit(".", 1)[1]
         if places.setdefault(key, kind) != kind:
-            yield Fault(path, f"is also a {places[key]}: clients would know the token", key, "a key of its own", "name another")
+            yield Fault(path, say("is also a {}: clients would know the token", say_key(places[key])), key, "a key of its own", "name another")
 
 
 @rule("secret-keys", Level.WARNING, Stage.FORM, "https://www.pulumi.com/docs/iac/concepts/secrets/", firm=True)

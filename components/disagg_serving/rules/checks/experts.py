@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...corrections import Correction
 from ...errors import Level
+from ...phrases import say
 from ...planning.shapes import Served, group_size
 from ..alternatives import in_roles, near
 from ..documents import VLLM
@@ -54,9 +55,9 @@ def data_parallel(s: Subject) -> Iterator[Fault]:
             gpus = role.tensor_parallel * ranks
             message = f"slices each expert over {gpus} GPUs, which all compute the tokens of all"
             ways = [in_roles(served, name, "expertParallel", [True])]
-            yield Fault(place, message, ranks, "with expertParallel: true", level=Level.WARNING, ways=ways)
+            yield Fault(place, message, ranks, say("with {expertParallel}: true"), level=Level.WARNING, ways=ways)
         if role.pipeline_parallel > 1:
-            message = f"with pipelineParallel {role.pipeline_parallel} is in no published recipe, so it may not start"
+            message = say("with {pipelineParallel} {} is in no published recipe, so it may not start", role.pipeline_parallel)
             yield Fault(place, message, ranks, "1", level=Level.WARNING, ways=[use(f"{path}.pipelineParallel", 1), remove(place)])
 
 
@@ -80,7 +81,7 @@ def experts(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.tensorParallel", f"does not divide the {moe.experts} experts", tp, ", ".join(map(str, fitting)), ways=ways)
         else:
             fitting = [n for n in SIZES if moe.experts % (n * tp) == 0]
-            message = f"with tensorParallel {tp} makes {tp * dp} GPUs, which do not divide the {moe.experts} experts"
+            message = say("with {tensorParallel} {} makes {} GPUs, which do not divide the {} experts", tp, tp * dp, moe.experts)
             ways = [in_roles(served, name, "dataParallel", near(fitting, dp))]
             yield Fault(f"{path}.dataParallel", message, dp, ", ".join(map(str, fitting)), ways=ways)
 
@@ -99,8 +100,8 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
         if backend is None:
             continue
         if not (role.expert_parallel and role.data_parallel > 1):
-            message = "has no effect without dataParallel and expertParallel"
-            yield Fault(place, message, backend, "without it", level=Level.WARNING, ways=[remove(place)])
+            idle = say("has no effect without {dataParallel} and {expertParallel}")
+            yield Fault(place, idle, backend, "without it", level=Level.WARNING, ways=[remove(place)])
         if backend in REMOVED:
             message = f"was removed from vLLM, which uses {ANYWHERE} instead"
             yield Fault(place, message, backend, ", ".join(_works(served)), ways=[remove(place)])

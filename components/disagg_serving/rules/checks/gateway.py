@@ -8,7 +8,9 @@ from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Level, did_you_mean
+from ...phrases import say
 from ...pins import DCGM_CHART, DCGM_IMAGE, DEFAULT_ROUTER, keda_images, lws_image
+from ...place import Place
 from ...planning.addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
 from ...planning.gateway import TLS_IDLE_SECONDS
 from ...planning.image_sources import is_chart, located, source_of
@@ -99,11 +101,11 @@ def gateway_dns(s: Subject) -> Iterator[Fault]:
             continue
         path = f"models[{i}].gateway.dns"
         if s.spec.existing_cluster and s.spec.existing_cluster.kubeconfig:
-            fix = "find the cluster by name or stackReference, or make the record elsewhere from the output endpoints"
+            fix = say("find the cluster by {name} or {stackReference}, or make the record elsewhere from the output endpoints")
             yield Fault(path, "needs AWS, which a cluster by kubeconfig does without", dns.name, "no record", fix)
         other = first.setdefault(dns.name, i)
         if other != i:
-            yield Fault(f"{path}.name", f"is that of models[{other}]", dns.name, "a name of its own", "choose another")
+            yield Fault(f"{path}.name", say("is that of {}", Place(("models", other))), dns.name, "a name of its own", "choose another")
 
 
 @rule("routing", Level.ERROR, Stage.FORM, f"{ROUTER}pkg/epp/framework/plugins/scheduling/profilehandler/disagg/disagg_profile_handler.go", firm=True)
@@ -180,8 +182,9 @@ def policy_enforced(s: Subject) -> Iterator[Fault]:
 def policy_addresses(s: Subject) -> Iterator[Fault]:
     """On a network that exists, policies admit every private address as load balancer until the VPC's networks are given."""
     if s.spec.network_policy.enabled and not makes_network(s.spec) and not s.spec.network_policy.vpc_cidrs:
-        fix = "set networkPolicy.vpcCidrs"
-        yield Fault("networkPolicy.vpcCidrs", "is not set, so routers take requests from all private addresses", None, "the VPC's networks", fix)
+        place = "networkPolicy.vpcCidrs"
+        fix = say("set {}", Place.parse(place))
+        yield Fault(place, "is not set, so routers take requests from all private addresses", None, "the VPC's networks", fix)
 
 
 @rule("policy-everything", Level.ERROR, Stage.FORM, f"{KUBERNETES}concepts/services-networking/network-policies/", firm=True)
@@ -221,8 +224,9 @@ def policy_use(s: Subject) -> Iterator[Fault]:
         yield Fault(place, message, policy.vpc_cidrs, f"a list with {s.spec.network.cidr}", ways=[remove(place)])
     for i, model in enumerate(s.spec.models):
         if policy.weights_cidrs and model.weights.s3 is None:
-            message = "comes from Hugging Face, and networkPolicy.weightsCidrs takes the internet's place"
-            yield Fault(f"models[{i}].weights", message, None, "a hub inside weightsCidrs, or s3", "check that the hub is in it", Level.WARNING)
+            message = say("comes from Hugging Face, and {} takes the internet's place", Place.parse("networkPolicy.weightsCidrs"))
+            allowed = say("a hub inside {weightsCidrs}, or {s3}")
+            yield Fault(f"models[{i}].weights", message, None, allowed, "check that the hub is in it", Level.WARNING)
 
 
 @rule("efa-unfiltered", Level.INFO, Stage.FORM, f"{EC2}efa.html and docs/security.md")

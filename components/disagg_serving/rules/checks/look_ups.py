@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from ...errors import Level
+from ...phrases import say
+from ...place import Place
 from ...planning.shapes import Layout, Pool
 from ..documents import EC2_API, QUOTAS
 from ..looked_up import ON_DEMAND_P, LookedUp, Reservation, quota_of
@@ -76,7 +78,7 @@ def look_up_offering(s: Subject) -> Iterator[Fault]:
             zones = facts.zones.get(pool.instance.id)
             if zones is not None and pool.zone not in zones:
                 allowed = ", ".join(sorted(zones)) or "no zone of this region"
-                fix = "set network.gpuZone to one of these" if zones else "use another region or instance type"
+                fix = say("set {} to one of these", Place.parse("network.gpuZone")) if zones else "use another region or instance type"
                 yield Fault(f"{pool.path}.instanceType", f"is not offered in {pool.zone}", pool.instance.id, allowed, fix)
 
 
@@ -114,7 +116,7 @@ def _reservation(given: str, found: Reservation | None, pool: Pool, facts: Looke
     if found.instance_type != pool.instance.id:
         yield Fault(place, f"is of {found.instance_type}", given, f"a reservation of {pool.instance.id}", "name another")
     if found.zone != pool.zone:
-        yield Fault(place, f"is in {found.zone}", given, f"a reservation in {pool.zone}", "name another, or move gpuZone")
+        yield Fault(place, f"is in {found.zone}", given, f"a reservation in {pool.zone}", say("name another, or move {gpuZone}"))
     if found.state in LATER:
         begin = f" and begins {_time(found.start)}" if found.start else ""
         yield Fault(place, f"is {found.state}{begin}; until then no node starts", given, ACTIVE, "wait with `pulumi up`", Level.WARNING)
@@ -161,5 +163,5 @@ def look_up_price(s: Subject) -> Iterator[Fault]:
                 yield Fault(place, f"costs {listed:g} USD/h on demand, as the catalogue said on {known.as_of}", instance.id, "", "", Level.INFO)
             else:
                 message = f"costs {listed:g} USD/h on demand, {change:+.1%} against the catalogue's {known.usd_per_hour:g} of {known.as_of}"
-                fix = "give the new price in a catalogue folder of your own (catalogDirs)"
+                fix = say("give the new price in a catalogue folder of your own ({catalogDirs})")
                 yield Fault(place, message, instance.id, f"{listed:g}", fix)

@@ -10,6 +10,7 @@ from ...corrections import Correction
 from ...errors import Level
 from ...forecast.capacities import capacity_of, unknown_memory
 from ...forecast.fit import Bars, Capacity, Fit
+from ...phrases import join, say, say_key
 from ...planning.shapes import Group, Served
 from ..alternatives import field_of, in_roles, in_sides, other_engines
 from ..documents import AWS_SAMPLES, VLLM
@@ -130,9 +131,10 @@ def latent_copies(s: Subject) -> Iterator[Fault]:
         else:
             tokens, cut = better
             ways = in_sides(group.served, group.role, cut)
-            *first, last = (f"{key} {value}" if value is not True else key for key, value in cut.items())
-            words, advice = f"{', '.join(first)} and {last}", "keep it where time per token matters more than room"
-            yield Fault(path, f"{message}; with {words} the same GPUs hold {tokens:,.0f}", tp, "fewer copies", advice, ways=[ways])
+            *first, last = (say_key(key) if value is True else say("{} {}", say_key(key), value) for key, value in cut.items())
+            better_cut = say("with {} and {} the same GPUs hold {:,.0f}", join(", ", first), last, tokens)
+            advice = "keep it where time per token matters more than room"
+            yield Fault(path, say("{}; {}", message, better_cut), tp, "fewer copies", advice, ways=[ways])
 
 
 def _shared_out(group: Group, now: Capacity) -> Iterator[tuple[float, dict[str, Any]]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import Level
+from ...phrases import say
+from ...place import Place
 from ...planning.observability import EXPORTER_NAMESPACE
 from ..documents import KUBERNETES
 from ..registry import Fault, Stage, Subject, remove, rule
@@ -23,10 +25,10 @@ def namespaces(s: Subject) -> Iterator[Fault]:
         owner = owners.setdefault(namespace, i)
         if owner != i and s.spec.models[owner].name != model.name:
             path, ways = f"models[{i}].namespace", [remove(f"models[{i}].namespace")]
-            yield Fault(path, f"is that of models[{owner}]", namespace, OWN, "choose another", ways=ways)
+            yield Fault(path, say("is that of {}", Place(("models", owner))), namespace, OWN, "choose another", ways=ways)
         others = (s.spec.lws.namespace, s.spec.autoscaling.namespace, *(name for name, _ in installed.values()))
         if namespace.startswith(SYSTEM[1]) or namespace in (SYSTEM[0], *others):
-            fix = "set models[].namespace" if model.namespace is None else "choose another"
+            fix = say("set {models[].namespace}") if model.namespace is None else "choose another"
             yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, OWN, fix)
     taken = {s.spec.network_policy.prometheus_namespace: ("networkPolicy.prometheusNamespace", "Prometheus, which nothing here installs")}
     for path, (namespace, whose) in installed.items():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ... import labels
 from ...errors import Level
+from ...phrases import either, say
 from ...planning.observability import VERSIONED, exposed, list_ids
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
@@ -32,17 +33,17 @@ def unused(s: Subject) -> Iterator[Fault]:
     asked = s.spec.observability
     scrapes = asked.pod_monitors or asked.alerts
     idle = {
-        "labels": (not scrapes, "without podMonitors or alerts"),
-        "scrape_interval_seconds": (not asked.pod_monitors, "without podMonitors"),
+        "labels": (not scrapes, say("without {podMonitors} or {alerts}")),
+        "scrape_interval_seconds": (not asked.pod_monitors, say("without {podMonitors}")),
         "dashboard_labels": (not asked.dashboards, "without dashboards"),
         "dashboard_folder": (not asked.dashboards, "without dashboards"),
-        "dcgm_chart": (asked.dcgm_exporter != "chart", "without dcgmExporter: chart"),
+        "dcgm_chart": (asked.dcgm_exporter != "chart", say("without {dcgmExporter}: chart")),
     }
     for field, (has_none, why) in idle.items():
         if has_none and field in asked.model_fields_set:
             alias = type(asked).model_fields[field].alias
             place = f"observability.{alias}"
-            yield Fault(place, f"has no effect {why}", None, "without it", ways=[remove(place)])
+            yield Fault(place, say("has no effect {}", why), None, "without it", ways=[remove(place)])
     for field in ("labels", "dashboard_labels"):
         alias = type(asked).model_fields[field].alias
         for key in sorted(OWNER_KEYS & getattr(asked, field).keys()):
@@ -59,7 +60,7 @@ def label_source(s: Subject) -> Iterator[Fault]:
     asked = s.spec.observability
     if asked.reads_metrics and not asked.pod_monitors:
         message = "is off, so dashboards and alerts find no series with the labels model and role"
-        place, advice = "observability.podMonitors", "accept it where your own monitors add them"
+        place, advice = "observability.podMonitors", say("{} where your own monitors add them", either("accept it", "accept it (in an Environment)"))
         yield Fault(place, message, False, "true", advice, ways=[use(place, True)])
 
 
@@ -80,7 +81,7 @@ def metrics_known(s: Subject) -> Iterator[Fault]:
                 _ = served.metric_lists[list_id].metrics  # a list of the user's own may be faulty
             else:
                 message = f"has no list of metrics {list_id}.yaml, so queries cannot be checked against it"
-                fix = "add that file to folder metrics of one of catalogDirs, or turn dashboards and alerts off"
+                fix = say("add that file to folder metrics of one of {catalogDirs}, or turn {dashboards} and {alerts} off")
                 yield Fault(path, message, served.spec.engine if path.endswith("engine") else None, ", ".join(served.metric_lists), fix)
 
 

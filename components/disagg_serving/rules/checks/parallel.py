@@ -8,6 +8,7 @@ from functools import partial
 from ...catalog import Instance, Model
 from ...corrections import Correction
 from ...errors import Level
+from ...phrases import say
 from ...planning.shapes import Served, fills, world_size
 from ...spec import RoleSpec
 from ...spec.serving import RoleName
@@ -71,7 +72,8 @@ def fp8_blocks(s: Subject) -> Iterator[Fault]:
         if not cut:
             continue
         fitting = [n for n in SIZES if not cut_blocks(facts, n, dp, whole=role.expert_parallel)]
-        message = f"{f'with dataParallel {dp} ' if dp > 1 else ''}cuts {' and '.join(cut)} inside a block of {facts.weight_block}"
+        ranked = say("with {dataParallel} {} ", dp) if dp > 1 else ""
+        message = say("{}cuts {} inside a block of {}", ranked, " and ".join(cut), facts.weight_block)
         whole = [] if role.expert_parallel else in_roles(served, name, "expertParallel", [True], together=all_cut)
         lower = in_roles(served, name, "tensorParallel", near(fitting, tp), together=all_cut)
         ranks: list[Correction] = [

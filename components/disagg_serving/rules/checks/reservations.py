@@ -10,6 +10,8 @@ from datetime import timedelta
 from ...corrections import Correction
 from ...errors import Level
 from ...forecast.cost import now
+from ...phrases import say
+from ...place import Place
 from ...planning.reserved import idle_reserved
 from ...planning.scaling import at_most
 from ...planning.shapes import pool_name
@@ -52,7 +54,7 @@ def reservations(s: Subject) -> Iterator[Fault]:
         elif capacity.all_reservation_ids:
             place, named = f"{path}.capacity.type", {f"{path}.capacity.{key}": None for key in _given(capacity)}
             ways: list[list[Correction]] = [use(place, "reserved"), [named]]
-            yield Fault(place, "does not use reservationIds", capacity.type, "reserved", ways=ways)
+            yield Fault(place, say("does not use {reservationIds}"), capacity.type, "reserved", ways=ways)
 
 
 @rule("reservation-shared", Level.WARNING, Stage.FORM, "our choice: docs/reservations.md")
@@ -182,7 +184,8 @@ def _contradictory(s: Subject) -> Iterator[Fault]:
                 place, stated = f"{path}.reservations[{i}].{key}", getattr(one, name)
                 other, known = first.setdefault((one.id, name), (place, stated)) if stated is not None else (place, None)
                 if stated is not None and stated != known:
-                    yield Fault(place, f"contradicts {other}, both of {one.id}", stated, str(known), ways=[use(place, known), use(other, stated)])
+                    message = say("contradicts {}, both of {}", Place.parse(other), one.id)
+                    yield Fault(place, message, stated, str(known), ways=[use(place, known), use(other, stated)])
 
 
 def _misnamed(s: Subject) -> Iterator[Fault]:
@@ -198,5 +201,5 @@ def _misnamed(s: Subject) -> Iterator[Fault]:
                 yield Fault(place, message, None, "each reservation once", level=Level.WARNING, ways=[use(place, once)], otherwise="name it once")
             other, instance_type = first.setdefault(given, (path, role.instance_type))
             if instance_type != role.instance_type:
-                message = f"is that of {other}, whose nodes are {instance_type}"
-                yield Fault(place, message, given, f"reservations of {role.instance_type}", "name another, or use the same instanceType")
+                message = say("is that of {}, whose nodes are {}", Place.parse(other), instance_type)
+                yield Fault(place, message, given, f"reservations of {role.instance_type}", say("name another, or use the same {instanceType}"))

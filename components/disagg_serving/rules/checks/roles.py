@@ -11,6 +11,8 @@ from ...errors import Level, SpecError
 from ...forecast.capacities import capacity_of, shape_of
 from ...forecast.fit import EngineShape, Fit
 from ...forecast.fit.kv import block_size, layer_bytes
+from ...phrases import say
+from ...place import Place
 from ...planning.shapes import Group, Served, fills, group_size, world_size
 from ...spec.serving import RoleName
 from ..alternatives import SIZES, by_price, in_roles, near, other_engines, that_hold
@@ -64,11 +66,11 @@ def tensor_parallel(s: Subject) -> Iterator[Fault]:
             allowed = f"{_list(sizes)}, or a multiple of {gpus}"
             yield Fault(f"{path}.tensorParallel", f"fills no whole number of {role.instance_type} nodes", tp, allowed, ways=_sizes(served, name))
         elif rank <= gpus and rank not in sizes:
-            message = f"with tensorParallel {tp} makes {rank} GPUs, which do not divide the node's {gpus}"
+            message = say("with {tensorParallel} {} makes {} GPUs, which do not divide the node's {}", tp, rank, gpus)
             allowed = _list([n // tp for n in sizes if n % tp == 0])
             yield Fault(f"{path}.pipelineParallel", message, pp, allowed, ways=_stages(served, name))
         elif rank > gpus and rank % gpus:
-            message = f"with tensorParallel {tp} makes {rank} GPUs, which fill no whole number of nodes"
+            message = say("with {tensorParallel} {} makes {} GPUs, which fill no whole number of nodes", tp, rank)
             yield Fault(f"{path}.pipelineParallel", message, pp, f"a number that makes a multiple of {gpus} GPUs", ways=_stages(served, name))
         elif not fills(gpus, rank, role.data_parallel):
             fitting = [n for n in RANKS if fills(gpus, rank, n)]
@@ -194,7 +196,7 @@ def node_selector(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{path}.capacity", "has no effect where no NodePools are made", None, "without it", ways=[remove(f"{path}.capacity")])
         other, instance_type = types.setdefault(tuple(sorted(role.node_selector.items())), (path, role.instance_type))
         if role.node_selector and instance_type != role.instance_type:
-            message = f"is that of {other}, whose nodes are {instance_type}"
+            message = say("is that of {}, whose nodes are {}", Place.parse(other), instance_type)
             yield Fault(f"{path}.nodeSelector", message, None, f"labels that only {role.instance_type} nodes have", "add a label")
 
 

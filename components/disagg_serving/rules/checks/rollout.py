@@ -9,6 +9,7 @@ from typing import Any
 
 from ...corrections import Correction
 from ...errors import Level
+from ...phrases import say
 from ...planning.node_bounds import most_replicas, stated_bound
 from ...planning.pairs import with_candidate
 from ...planning.placement import bounded, by_pool, pack
@@ -20,7 +21,7 @@ from ..registry import Fault, Stage, Subject, remove, rule, use
 
 TAKEN = ("prefill", "decode", "server", "api", "epp", "gateway", "mirror", "serving")
 """Words that objects of a model end in; LWS makes a Service with the name of each set."""
-RESERVE = "reserve more for both pairs and say so in capacity.nodes, or give the candidate a reservation of its own"
+RESERVE = say("reserve more for both pairs and say so in {capacity.nodes}, or give the candidate a reservation of its own")
 FEWER = "give the candidate fewer engines, or smaller ones"
 _NOT_COMPARED = ("generation", "candidate")
 
@@ -37,7 +38,7 @@ def candidate_differs(s: Subject) -> Iterator[Fault]:
             done: Correction = {f"models[{i}].generation": candidate.generation, path: None}
             ways = [[done]] if candidate.activate else [remove(path)]
             advice = "" if candidate.activate else "change something"
-            allowed = "what differs: engine, model, weights.revision, roles and so on"
+            allowed = say("what differs: {engine}, {model}, {weights.revision}, roles and so on")
             yield Fault(path, f"is the same as {model.name}", None, allowed, advice, ways=ways)
         if following.server is not None and len(following.roles) > 1:
             beside = " and ".join(name for name in following.roles if name != "server")
@@ -82,7 +83,7 @@ def candidate_weights(s: Subject) -> Iterator[Fault]:
         fixed = s3 is not None and s3.prefix is not None and not model.weights.mirror
         if fixed and s3 is not None and given.revision not in (None, model.weights.revision) and given.s3 is None:
             message = f"has no effect: both pairs read folder {s3.prefix}"
-            yield Fault(f"{path}.revision", message, given.revision, "with weights.s3.prefix", "add weights.s3.prefix to the candidate")
+            yield Fault(f"{path}.revision", message, given.revision, say("with {weights.s3.prefix}"), say("add {weights.s3.prefix} to the candidate"))
 
 
 @rule("candidate-capacity", Level.ERROR, Stage.LAYOUT, "docs/rollout.md")
@@ -139,9 +140,9 @@ def rollout_step(s: Subject) -> Iterator[Fault]:
         else:
             unknown = "" if s.spec.makes_pools else ", on nodes whose number is not known here"
             message = f"makes {sets} next to the pair that serves: {_more(s.layout.groups, groups)}{unknown}; no request goes there yet"
-            advice = "try it (docs/rollout.md), then turn candidate.activate on"
+            advice = say("try it (docs/rollout.md), then turn {candidate.activate} on")
             if any(g.spec.least_replicas < g.spec.most_replicas for g in groups):
-                advice = "try it (docs/rollout.md), raise its minReplicaCount to the engines that serve now, then turn candidate.activate on"
+                advice = say("try it (docs/rollout.md), raise its {minReplicaCount} to the engines that serve now, then turn {candidate.activate} on")
             yield Fault(path, message, advice=advice)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from ...corrections import written
 from ...errors import Level
+from ...phrases import say
+from ...place import Place
 from ...planning.shapes import Served, group_size
 from ...spec import S3WeightsSpec
 from ...spec.network import region_of
@@ -76,8 +78,8 @@ def weights_bucket(s: Subject) -> Iterator[Fault]:
         other, theirs = first.setdefault(s3.bucket, (i, s3))
         for key, ours, value in (("create", s3.create, theirs.create), ("kmsKeyArn", s3.kms_key_arn, theirs.kms_key_arn)):
             if ours != value:
-                where, path = f"models[{other}].weights.s3.{key}", f"models[{i}].weights.s3.{key}"
-                yield Fault(path, f"is not that of {where} for the same bucket", ours, written(value), ways=[use(path, value)])
+                where, path = Place(("models", other, "weights", "s3", key)), f"models[{i}].weights.s3.{key}"
+                yield Fault(path, say("is not that of {} for the same bucket", where), ours, written(value), ways=[use(path, value)])
 
 
 @rule("weights-folder", Level.ERROR, Stage.FORM, f"{IAM}reference_policies_elements_resource.html", firm=True)
@@ -92,8 +94,8 @@ def weights_folder(s: Subject) -> Iterator[Fault]:
             yield Fault(path, "holds more than letters, digits and . _ / -", served.s3_prefix, "a plain folder", "set prefix")
         for other in seen:
             if _overlap(served, other):
-                theirs = f"{other.s3_prefix}, that of {other.path}"
-                yield Fault(path, f"shares files with {theirs}, whose weights are others", served.s3_prefix, "a folder of its own", "set prefix")
+                message = say("shares files with {}, that of {}, whose weights are others", other.s3_prefix, Place.parse(other.path))
+                yield Fault(path, message, served.s3_prefix, "a folder of its own", "set prefix")
         seen.append(served)
 
 
@@ -125,7 +127,7 @@ def weights_download(s: Subject) -> Iterator[Fault]:
         total = pods * served.facts.checkpoint_gb
         if total >= MUCH_GB:
             message = f"is downloaded by each of {pods} pods: {total:,.0f} GB from Hugging Face at every start, through the NAT gateway"
-            fix = "set weights.s3 and weights.mirror, which copies it once"
+            fix = say("set {weights.s3} and {weights.mirror}, which copies it once")
             yield Fault(f"{served.path}.weights", message, f"{served.facts.checkpoint_gb:g} GB", f"less than {MUCH_GB} GB in all", fix)
 
 
