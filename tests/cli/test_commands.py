@@ -43,7 +43,7 @@ def test_plan_json_keeps_its_contract(disagg: Run, stack: str) -> None:
     roots = [r["type"] for r in plan["resources"] if r["parent"] is None]
     assert roots == ["pulumi:pulumi:Stack"]
     assert all(set(c) >= CHECK_KEYS and c["level"] in ("error", "warning", "info") for c in plan["checks"])
-    assert all(set(p) == {"pool", "instanceType", "nodes"} for p in plan["placement"])
+    assert all(set(p) == {"pool", "instanceType", "nodes", "idleNodes"} for p in plan["placement"])
     assert all({"pods", "idleGpus", "idleEfa"} == set(n) for p in plan["placement"] for n in p["nodes"])
     assert {"currency", "perHour", "perMonth", "asOf", "lines"} <= set(plan["cost"])
     assert plan["cost"]["perHour"] == pytest.approx(sum(line["perHour"] or 0 for line in plan["cost"]["lines"]))
