@@ -122,12 +122,28 @@ def test_a_decode_step_by_hand() -> None:
     assert "bound, not a prediction" in str(found)
 
 
-def test_experts_have_no_prediction() -> None:
-    """A dense model has a roof; with experts there is nothing useful to say."""
+def test_experts_have_the_range_of_public_runs() -> None:
+    """A dense model has a roof; with experts 6 to 24 % of it are what runs reach, and what FP4 does is not known."""
     dense = prefill_tokens(CATALOG.models["llama-3.3-70b-instruct-fp8"], GPU)
-    assert dense.low is None
+    assert (dense.low, dense.never_passed) == (None, dense.high)
     assert dense.high == pytest.approx(1979e12 / (2 * 68.5e9), rel=0.01)
-    assert "no useful prediction" in str(prefill_tokens(CATALOG.models["glm-5-fp8"], GPU))
+    assert dense.beside(13_333.3).startswith("prefill: needs 13,333, at most 14,446 tokens/s/GPU: 92 % of the peak (bound, not a prediction: ")
+    experts = prefill_tokens(CATALOG.models["glm-5-fp8"], GPU)
+    assert experts.peak == pytest.approx(1979e12 / (2 * 38.1e9), rel=0.01)
+    assert (experts.low, experts.high) == pytest.approx((0.06 * (experts.peak or 0), 0.24 * (experts.peak or 0)))
+    assert experts.never_passed == experts.peak, "a measured rate above what others reached is no mistake"
+    assert "of the most that public runs of models with experts reach (bound, not a prediction: 6 to 24 % of the peak" in experts.beside(1000)
+    fp4 = prefill_tokens(CATALOG.models["gpt-oss-120b"], GPU)
+    assert fp4.beside(10) == f"prefill: needs 10 tokens/s/GPU, no useful prediction ({fp4.reason})"
+
+
+def test_drafts_lift_the_high_end() -> None:
+    """Four drafts that are all accepted write five tokens a step, and the sentence says so."""
+    plain = decode_tokens(GPU, Step(80, 8, 8.75e9, 1e9), 64)
+    drafted = plain.with_drafts(5)
+    assert (drafted.low, drafted.high) == (plain.low, (plain.high or 0) * 5)
+    assert "all drafts accepted" in str(drafted)
+    assert plain.with_drafts(1) == plain
 
 
 def test_long_prompts_on_many_nodes_are_left_alone() -> None:

@@ -17,6 +17,7 @@ from disagg_serving.records import data_of
 from factories import aggregated, check, environment, existing_cluster, layout, model, role
 from pages import own_nodes
 
+H200 = "p5en.48xlarge"
 WORK = {"inputTokens": 8000, "outputTokens": 1000}
 
 
@@ -116,17 +117,18 @@ def test_rates_of_other_prompts_are_refused() -> None:
 
 
 def test_without_rates_there_is_no_capacity() -> None:
-    """Nothing is invented: bounds are called bounds, and with experts not even those are known for prefill."""
+    """Nothing is invented: bounds are called bounds, and stand beside what is needed of them."""
     found = forecast(served(0.5, role(), role()))
     assert found.requests_per_second is None
     # fp8: 1,979 TFLOP/s by two operations for each of 68.5 billion parameters that are multiplied (70.6 less the embedding and the head's part)
     prefill, decode = found.bounds
-    assert prefill.startswith("prefill: at most 14,4")
+    assert prefill.startswith("prefill: needs 2,000, at most 14,446 tokens/s/GPU: 14 % of the peak")
     assert "bound, not a prediction" in prefill
     assert "at a batch of" in decode
     experts = {"prefill": role(instanceType="p6-b300.48xlarge", tensorParallel=8), "decode": role(instanceType="p6-b300.48xlarge", tensorParallel=8)}
     data = environment(model(model="deepseek-r1", maxModelLen=16384, workload={**WORK, "requestsPerSecond": 1}, **experts))
-    assert "no useful prediction" in forecast(data).bounds[0]
+    assert "6 to 24 % of the peak" in forecast(data).bounds[0]
+    assert [(n.phase, n.needed) for n in forecast(data).needs] == [("prefill", 1000), ("decode", 125)]
     assert found.kv_transfer is not None
     assert found.kv_transfer.bytes > 0
 
@@ -136,12 +138,60 @@ def test_traffic_beyond_the_bounds_is_warned_of() -> None:
     data = served(20, role(replicas=2), role(replicas=2))
     (prefill,) = [f for f in findings(data, "traffic-bounds") if "the GPUs of prefill" in f]
     assert "asks 2.77 times what the bounds leave" in prefill  # 20 x 8000 tokens on four GPUs of 14,446
-    assert "at most 7.22 requests/s here" in prefill
+    assert "at most 4.33 requests/s here" in prefill, "60 % of the bound"
     (warning, _) = [f for f in check(data).findings if f.id == "traffic-bounds"]
     assert warning.level is Level.WARNING
     assert [f for c in warning.corrections for f in findings(corrected(data, c), "traffic-bounds")] == []
     assert warning.corrections
     assert not findings(served(0.2, role(replicas=2), role(replicas=2)), "traffic-bounds")
+
+
+def test_traffic_near_a_bound_is_warned_of() -> None:
+    """From 60 % of a bound on silence would read as enough: 13,333 of at most 14,446 tokens/s/GPU are 92 % of the peak."""
+    near = served(20, role(tensorParallel=2, replicas=6, instanceType=H200), role(tensorParallel=2, replicas=8, instanceType=H200))
+    (prefill,) = [f for f in findings(near, "traffic-bounds") if "the GPUs of prefill" in f]
+    assert "comes near" in prefill
+    assert "prefill: needs 13,333, at most 14,446 tokens/s/GPU: 92 % of the peak" in prefill
+    first, decode = forecast(near).needs
+    assert first.low is None
+    assert (first.needed, first.share) == pytest.approx((13_333.3, 0.923))
+    assert (decode.needed, decode.low, decode.high) == pytest.approx((1250, 349, 1397), abs=1)
+    for number, said in ((13.1, True), (12.9, False)):  # 60 % of 14,446 on twelve GPUs are 13 requests/s
+        few = served(number, role(replicas=6), role(replicas=40))
+        assert bool([f for f in findings(few, "traffic-bounds") if "the GPUs of prefill" in f]) is said
+
+
+def test_requests_in_decode_are_compared_with_its_kv_cache() -> None:
+    """Little's law: 20 requests/s of 1,000 tokens at 30 ms keep 600 in decode at once, and eight engines surely hold 480."""
+    pair = {"prefill": role(tensorParallel=2, replicas=12, instanceType=H200), "decode": role(tensorParallel=2, replicas=8, instanceType=H200)}
+    fast = served(20, **pair, tpotMs=30)
+    found = forecast(fast).in_flight
+    assert found is not None
+    assert (found.requests, found.kv_cache[0]) == ([600, 600], 480)
+    assert found.text.startswith("in decode at once: 600 requests (20/s x 1,000 tokens x 30 ms), KV cache for 480 to ")
+    (said,) = [f for f in findings(fast, "traffic-bounds") if "KV cache" in f]
+    assert "at most 16 requests/s here" in said
+    assert [f for f in findings(served(16, **pair, tpotMs=30), "traffic-bounds") if "KV cache" in f] == []
+    (warning,) = [f for f in check(fast).findings if f.id == "traffic-bounds" and "KV cache" in f.message]
+    assert [f for c in warning.corrections for f in findings(corrected(fast, c), "traffic-bounds")] == []
+    measured = served(20, rated(4000, tensorParallel=2, replicas=12), rated(900, tensorParallel=2, replicas=8), tpotMs=30)
+    assert [f for f in findings(measured, "traffic-bounds") if "KV cache" in f], "measured or not"
+    assert "more than memory bandwidth serves" in getattr(forecast(served(200, **pair)).in_flight, "text", "")
+
+
+def test_without_a_pace_the_roofline_says_how_many_are_in_decode() -> None:
+    """At half and at twice its time of a step: so many requests are in decode as they write tokens in the time that a step of so many takes."""
+    data = served(2, role(tensorParallel=2, replicas=12, instanceType=H200), role(tensorParallel=2, replicas=8, instanceType=H200))
+    found, decode = forecast(data).in_flight, layout(data).groups[1]
+    room = capacity_of(decode)
+    assert found is not None
+    assert room is not None
+    for requests, factor in zip(found.requests, (0.5, 2), strict=True):
+        assert requests is not None
+        held = requests / 8 * 8500 * room.kv_bytes_per_token_per_gpu
+        step = (room.weights_gib.mid * 2**30 + held) / (0.65 * 4.8e12) + 2 * 80 * 10e-6 + 4e-3
+        assert requests == pytest.approx(2 * 1000 * step * factor, rel=0.01)
+    assert "the roofline's time per token" in found.text
 
 
 def test_one_role_has_bounds_and_no_law() -> None:
@@ -151,7 +201,7 @@ def test_one_role_has_bounds_and_no_law() -> None:
         for f in check(environment(aggregated(workload={**WORK, "requestsPerSecond": 0.1}, server=role(tensorParallel=8)))).findings
         if f.id == "traffic-bounds"
     ]
-    assert (note.level, "prefill: at most" in note.message, "decode: " in note.message) == (Level.INFO, True, True)
+    assert (note.level, "prefill: needs" in note.message, "in decode at once: " in note.message) == (Level.INFO, True, True)
     (warning,) = findings(environment(aggregated(workload={**WORK, "requestsPerSecond": 50}, server=role(tensorParallel=8))), "traffic-bounds")
     assert "times what the bounds leave to the GPUs of server" in warning
 

@@ -260,7 +260,7 @@ def test_traffic_measures_no_role() -> None:
     text = render_runs([found])
     assert "600 requests of 8000 + 1000 tokens, 2 requests/s" in text
     assert "TTFT   mean 20.0  p50 20.0  p90 20.0  p99 20.0 ms" in text
-    assert "plan: decode: 151 to 605 tokens/s/GPU (bound" in text
+    assert "plan: decode: needs 250, 151 to 605 tokens/s/GPU: 41 % of the bound (bound" in text
     assert "rate of" not in text
 
 

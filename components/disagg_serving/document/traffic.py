@@ -58,6 +58,31 @@ class Transfer(Record):
 
 
 @dataclass(frozen=True)
+class Need(Record):
+    """Tokens a second and GPU that the traffic needs of a phase, beside the range that arithmetic and memory bandwidth leave."""
+
+    phase: Literal["prefill", "decode"]
+    needed: float
+    low: float | None
+    """Null where nothing is known of the low end."""
+    high: float | None
+    """Null where no bound is known."""
+    share: float | None
+    """Of the high end."""
+
+
+@dataclass(frozen=True)
+class InFlight(Record):
+    """Requests that are in decode at once, by Little's law, and those that its KV cache holds: low and high ends."""
+
+    requests: Sequence[float | None]
+    """Equal where the workload says how long a token takes; null is more than memory bandwidth serves."""
+    kv_cache: Sequence[float]
+    text: str
+    """The same as a sentence."""
+
+
+@dataclass(frozen=True)
 class Forecast(Record):
     """What measured rates, or bounds, say about a split model with a workload. `problem` stands alone with the model."""
 
@@ -74,6 +99,8 @@ class Forecast(Record):
     prefill_wait_seconds: float | None = field(default=None, metadata={WRITTEN_WITH: "requests_per_second"})
     ratio: Ratio | None = field(default=None, metadata=LEFT_OUT)
     bounds: Sequence[str] = field(default=(), metadata=LEFT_OUT)
-    """Sentences; only without measured rates."""
+    """Sentences, need beside bound; only without measured rates."""
     unmeasured: Sequence[Literal["prefill", "decode"]] = field(default=(), metadata=LEFT_OUT)
     kv_transfer: Transfer | None = field(default=None, metadata=LEFT_OUT)
+    needs: Sequence[Need] = field(default=(), metadata=LEFT_OUT)
+    in_flight: InFlight | None = field(default=None, metadata=LEFT_OUT)

@@ -30,6 +30,7 @@ from .balance import (
     rates_at,
 )
 from .capacities import capacity_of, shape_of
+from .fit import Capacity
 from .fit.engine_shape import GIB
 
 Phase = Literal["prefill", "decode"]
@@ -62,18 +63,28 @@ def situation_of(layout: Layout, served: Served) -> Situation | None:
 def bound_of(group: Group, side: Phase, workload: Workload) -> Bound | None:
     """What arithmetic and memory bandwidth leave to prompts (prefill) or answers (decode) on the GPUs of a group.
 
-    Answers are those of the requests that the KV cache of each of its ranks holds; None where it holds none.
+    Answers are those of the requests that the KV cache of each of its ranks holds; None where it holds none. Drafts that are all accepted multiply
+    the high end of decode.
     """
-    facts, gpu = group.served.facts, group.instance.gpu
     if side == "prefill":
-        return prefill_tokens(facts, gpu)
+        return prefill_tokens(group.served.facts, group.instance.gpu)
     room = capacity_of(group)
     if room is None or room.weights_gib.mid <= 0 or room.kv_tokens.mid < workload.input_tokens + workload.output_tokens:
         return None
     batch = batch_limit(shape_of(group).sequence_slots, room.kv_tokens.mid, workload)
+    return decode_tokens(group.instance.gpu, step_of(group, room, workload, batch), batch, room.ranks).with_drafts(tokens_a_step(group))
+
+
+def step_of(group: Group, room: Capacity, workload: Workload, batch: float) -> Step:
+    """A decode step of one rank of a group that writes so many answers at once."""
     held = batch * (workload.input_tokens + workload.output_tokens / 2) * room.kv_bytes_per_token_per_gpu
-    step = Step(facts.layers, group.spec.tensor_parallel, room.weights_gib.mid * GIB, held)
-    return decode_tokens(gpu, step, batch, room.ranks)
+    return Step(group.served.facts.layers, group.spec.tensor_parallel, room.weights_gib.mid * GIB, held)
+
+
+def tokens_a_step(group: Group) -> int:
+    """Most tokens of an answer that one step writes: one, and all drafts where they are accepted."""
+    drafts = group.served.spec.speculative
+    return 1 + drafts.num_speculative_tokens if drafts else 1
 
 
 def _side(group: Group) -> Side:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..document.traffic import Forecast, Rate, Ratio, Scenario, Transfer, Utilisation
+from ..document.traffic import Forecast, InFlight, Need, Rate, Ratio, Scenario, Transfer, Utilisation
 from ..planning.shapes import Group, Layout, Served, world_size
+from . import needs
 from .balance import Balance, BalanceError, Headroom, KvTransfer, Workload, advice, balance
-from .situation import PHASES, Phase, bound_of, situation_of
+from .situation import PHASES, Phase, situation_of
 
 
 def forecast_of(layout: Layout, served: Served) -> Forecast | None:
@@ -17,16 +19,37 @@ def forecast_of(layout: Layout, served: Served) -> Forecast | None:
         known = situation_of(layout, served)
     except BalanceError as problem:
         return Forecast(served.spec.name, problem=str(problem))
-    if known is None:
+    wanted = served.spec.workload
+    if known is None or wanted is None:
         return None
-    judged = advice(known)
-    found = Forecast(served.spec.name, advice=str(judged), better=judged.better, kv_transfer=_kv_transfer(known.transfer))
-    groups = layout.groups_of(served)
+    judged, groups = advice(known), layout.groups_of(served)
+    pair: dict[Phase, Group] = {side: g for side in PHASES for g in groups if g.role == side}
+    needed = [need for group in pair.values() for need in needs.needs_of(group, wanted)]
+    found = Forecast(
+        served.spec.name,
+        advice=str(judged),
+        better=judged.better,
+        kv_transfer=_kv_transfer(known.transfer),
+        needs=[_need(need) for need in needed],
+        in_flight=_in_flight(needs.in_flight(pair["decode"], wanted)),
+    )
     if known.rates and known.split and known.room:
         return _measured(found, known.workload, balance(known.split, known.rates, known.workload), known.room, _hourly(groups))
-    pair: dict[Phase, Group] = {side: g for side in PHASES for g in groups if g.role == side}
-    bounds = [str(bound) for side, group in pair.items() if (bound := bound_of(group, side, known.workload))]
-    return replace(found, bounds=bounds, unmeasured=[side for side, group in pair.items() if not group.spec.measured_rates])
+    return replace(found, bounds=[str(need) for need in needed], unmeasured=[side for side, group in pair.items() if not group.spec.measured_rates])
+
+
+def _need(need: needs.Need) -> Need:
+    low, high = need.bound.low, need.bound.high
+    return Need(
+        need.phase, round(need.tokens_per_second_per_gpu, 1), low and round(low, 1), high and round(high, 1), round(need.share, 3) if high else None
+    )
+
+
+def _in_flight(found: needs.InFlight | None) -> InFlight | None:
+    if found is None:
+        return None
+    requests = [round(n, 1) if math.isfinite(n) else None for n in (found.requests.low, found.requests.high)]
+    return InFlight(requests, [found.held.low, found.held.high], str(found))
 
 
 def _measured(found: Forecast, workload: Workload, now: Balance, room: Headroom, hourly: float | None) -> Forecast:

@@ -89,6 +89,8 @@ def traffic_lines(forecast: Forecast) -> list[str]:
         fields = ", ".join(f"{side}.measuredRates" for side in sides)
         lines.append(f"{forecast.model}: no measured rates{of_one}, so only bounds of throughput ({fields})")
         lines += forecast.bounds
+    if forecast.in_flight:
+        lines.append(forecast.in_flight.text)
     if moved := forecast.kv_transfer:
         ways = "; ".join(f"{s.name} {_between(s.seconds)} s" for s in moved.scenarios)
         lines.append(f"KV of a prompt: {moved.bytes / 1e9:.2f} GB, moved in {ways}")

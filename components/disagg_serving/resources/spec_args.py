@@ -633,6 +633,9 @@ class WorkloadSpecArgs(TypedDict):
     prefix_hit: NotRequired[float]
     """Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."""
 
+    tpot_ms: NotRequired[float]
+    """Wanted mean time per answer token in milliseconds; it says how many requests are in decode at once. Default: a range, by memory bandwidth."""
+
 
 class CandidateS3SpecArgs(TypedDict):
     """Where in the model's bucket the candidate's weights are."""

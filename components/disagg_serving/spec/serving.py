@@ -131,6 +131,11 @@ class WorkloadSpec(Spec):
     prefix_hit: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
         0, description="Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."
     )
+    tpot_ms: Positive | None = Field(
+        None,
+        description="Wanted mean time per answer token in milliseconds; it says how many requests are in decode at once. Default: a range, by "
+        "memory bandwidth.",
+    )
 
 
 class CandidateS3Spec(Spec):

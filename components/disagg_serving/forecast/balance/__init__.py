@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .advice import Situation, advice
 from .law import Balance, Headroom, Side, Split, balance, headroom
-from .rates import BalanceError, MeasuredRate, RateCurve, Rates, Workload, batch_limit, cap_by_batch, rates_at
+from .rates import BalanceError, MeasuredRate, RateCurve, Rates, Span, Workload, batch_limit, cap_by_batch, rates_at
 from .roofline import Bound, Step, decode_tokens, prefill_tokens
 from .transfer import Endpoint, KvTransfer, head_copies, kv_bytes, kv_transfer, mla_copies
 
@@ -20,6 +20,7 @@ __all__ = [
     "Rates",
     "Side",
     "Situation",
+    "Span",
     "Split",
     "Step",
     "Workload",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ...errors import Level
-from ...forecast.balance import BalanceError, Bound, Workload, advice
+from ...forecast.balance import BalanceError, Workload, advice
 from ...forecast.balance.rates import figure
-from ...forecast.situation import Phase, bound_of, situation_of
+from ...forecast.needs import InFlight, Need, in_flight, needs_of, phases_of
+from ...forecast.situation import bound_of, situation_of
 from ...planning.scaling import at_most
-from ...planning.shapes import Group, Served, world_size
+from ...planning.shapes import Group, Served
 from ...spec.serving import RoleName, WorkloadSpec
 from ..documents import LLM_D
 from ..registry import Fault, Stage, Subject, rule
 
+FULL = 0.6
+"""Share of a bound above which traffic is worth a warning: our judgement, since no engine reaches a bound."""
 BUSY = 0.7
 """Utilisation of prefill above which waiting grows fast: 1.2 service times at 0.7, 4.5 at 0.9 (M/D/1)."""
 
@@ -84,53 +87,63 @@ def rates_unused(s: Subject) -> Iterator[Fault]:
     reads=("workload", "measuredRates"),
 )
 def traffic_bounds(s: Subject) -> Iterator[Fault]:
-    """Neither expected traffic nor a measured rate is beyond the bounds of the GPUs; for one role that does both, these are said."""
+    """Traffic stays well below the bounds of the GPUs and of decode's KV cache, and no measured rate is beyond them; a server's are said."""
     for served in s.served if s.layout else ():
         wanted = served.spec.workload
         if wanted is None or s.layout is None:
             continue
-        workload = Workload(wanted.input_tokens, wanted.output_tokens, wanted.prefix_hit)
         groups = at_most(s.layout).groups_of(served)
-        for group in groups:
-            yield from _rates_beyond(group, workload)
-        if len(groups) > 1 and all(g.spec.measured_rates for g in groups):
-            continue  # of these rule load speaks
-        bounds = {g.role: {phase: b for phase in _phases(g) if (b := bound_of(g, phase, workload))} for g in groups}
-        shares = {g.role: _share(g, bounds[g.role], wanted) for g in groups}
-        enough = {f"{served.path}.{_number(served, g.role)}": math.ceil(g.replicas * shares[g.role]) for g in groups if shares[g.role] > 1}
-        for group in groups:
-            share, text = shares[group.role], "; ".join(map(str, bounds[group.role].values()))
-            if share > 1:
-                message = f"asks {figure(share)} times what the bounds leave to the GPUs of {group.role}: {text}"
-                allowed, otherwise = f"at most {figure(wanted.requests_per_second / share)} requests/s here", "run more engines, with nodes for them"
+        measured = len(groups) > 1 and all(g.spec.measured_rates for g in groups)  # of their load rule load speaks
+        takes = [_Taken(g, [] if measured else needs_of(g, wanted), in_flight(g, wanted)) for g in groups]
+        enough = {f"{served.path}.{_number(served, t.group.role)}": math.ceil(t.group.replicas * t.factor) for t in takes if t.factor > 1}
+        for taken in takes:
+            yield from _rates_beyond(taken.group, wanted)
+            for message, factor in taken.too_much():
+                allowed = f"at most {figure(wanted.requests_per_second / factor)} requests/s here"
+                otherwise = "run more engines, with nodes for them"
                 yield Fault(f"{served.path}.workload", message, wanted.requests_per_second, allowed, ways=[[enough]], otherwise=otherwise)
-            elif group.role == "server" and text:
-                message = f"is set against bounds alone, since prompts and answers share the GPUs of server: {text}"
+            if taken.group.role == "server" and taken.factor <= 1 and taken.needs:
+                message = f"is set against bounds alone, since prompts and answers share the GPUs of server: {taken}"
                 yield Fault(f"{served.path}.workload", message, None, "", "measure it: `disagg bench`", Level.INFO)
 
 
-def _share(group: Group, bounds: Mapping[Phase, Bound], wanted: WorkloadSpec) -> float:
-    """What the traffic takes of a role's GPUs at the least: 1 is all of them."""
-    asked = {"prefill": wanted.input_tokens * (1 - wanted.prefix_hit), "decode": wanted.output_tokens}
-    gpus = group.replicas * world_size(group.spec)
-    return sum(wanted.requests_per_second * asked[phase] / gpus / most for phase, b in bounds.items() if (most := _most(group, phase, b)))
+@dataclass(frozen=True)
+class _Taken:
+    """What traffic takes of a role at the least."""
+
+    group: Group
+    needs: Sequence[Need]
+    held: InFlight | None
+
+    @property
+    def share(self) -> float:
+        """Of what the bounds leave to its GPUs; prompts and answers on the same GPUs add up."""
+        return sum(need.share for need in self.needs)
+
+    @property
+    def factor(self) -> float:
+        """How many times as many engines are enough."""
+        return max((factor for _, factor in self.too_much()), default=1.0)
+
+    def too_much(self) -> Iterator[tuple[str, float]]:
+        """What is beyond or near a bound, and by which factor it is too much."""
+        if self.share > FULL:
+            what = f"asks {figure(self.share)} times what the bounds leave to" if self.share > 1 else "comes near what the bounds leave to"
+            yield f"{what} the GPUs of {self.group.role}: {'; '.join(map(str, self.needs))}", self.share / FULL
+        if self.held and self.held.too_many and self.held.held.low:
+            yield (
+                f"keeps more in decode at once than the KV cache of {self.group.role} surely holds: {self.held.beside}",
+                self.held.requests.low / self.held.held.low,
+            )
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, [*self.needs, *([self.held] if self.held else [])]))
 
 
-def _phases(group: Group) -> tuple[Phase, ...]:
-    return ("prefill",) if group.role == "prefill" else ("decode",) if group.role == "decode" else ("prefill", "decode")
-
-
-def _most(group: Group, phase: Phase, bound: Bound) -> float | None:
-    """Tokens a second and GPU that cannot be passed; drafts that are all accepted multiply those of decode."""
-    drafts = group.served.spec.speculative
-    return bound.high * (1 + drafts.num_speculative_tokens if drafts and phase == "decode" else 1) if bound.high else None
-
-
-def _rates_beyond(group: Group, workload: Workload) -> Iterator[Fault]:
+def _rates_beyond(group: Group, wanted: WorkloadSpec) -> Iterator[Fault]:
     for i, rate in enumerate(group.spec.measured_rates if group.role != "server" else ()):
-        phase = _phases(group)[0]
-        bound = bound_of(group, phase, replace(workload, input_tokens=rate.input_tokens))
-        most = _most(group, phase, bound) if bound else None
+        bound = bound_of(group, phases_of(group)[0], Workload(rate.input_tokens, wanted.output_tokens))
+        most = bound.never_passed if bound else None
         if most and rate.tokens_per_second_per_gpu > most:
             place = f"{group.path}.measuredRates[{i}].tokensPerSecondPerGPU"
             fix = "divide the engine's rate by its GPUs, and count no prompt tokens that the prefix cache held"
