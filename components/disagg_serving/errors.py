@@ -76,11 +76,11 @@ class Finding(Record):
         accepted = f"; accepted: {self.accepted}" if self.accepted else ""
         return visible(f"{head}{shown}{self.message}{allowed}{fix}{accepted}")
 
-    def corrected_by(self, value: Any) -> Finding:
+    def with_fix(self, value: Any) -> Finding:
         """The finding with another value at its place as its fix; None takes out what is there."""
         return replace(self, fix=instruction(value), corrections=({self.path: value},))
 
-    def guessed(self, value: Any) -> Finding:
+    def with_guess(self, value: Any) -> Finding:
         """The finding with the value that was likely meant in its place."""
         return replace(self, fix=say("did you mean {}?", written(value)), corrections=({self.path: value},))
 

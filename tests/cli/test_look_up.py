@@ -13,7 +13,7 @@ from aws_answers import REGION, Aws
 from command_line import Run, bare, write_project
 from disagg_serving import lookups
 from disagg_serving.errors import ToolError
-from disagg_serving.resources.base import Watch, checked, watched
+from disagg_serving.resources.base import Watch, require_layout, watched
 from disagg_serving.resources.wording import ChecksFailed
 from factories import check, environment, model, role
 from repositories import Repository
@@ -101,12 +101,12 @@ def test_a_program_shows_answers_and_stops_at_an_error(monkeypatch: pytest.Monke
     log = said(monkeypatch)
     account(monkeypatch, Aws().quota(1000).offers(P5).prices(60))
     evaluation = asking()
-    assert checked(evaluation) is evaluation.layout, "the layout that resources are made of is the same one"
+    assert require_layout(evaluation) is evaluation.layout, "the layout that resources are made of is the same one"
     assert any("+9.0% against the catalogue's" in line for line in log["warn"])
     assert any("vCPUs are the account's quota" in line for line in log["info"])
     account(monkeypatch, Aws().quota(0).offers(P5).prices(60))
     with pytest.raises(ChecksFailed, match="L-417A185B"):
-        checked(asking())
+        require_layout(asking())
 
 
 def test_a_program_is_not_stopped_by_missing_rights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +116,14 @@ def test_a_program_is_not_stopped_by_missing_rights(monkeypatch: pytest.MonkeyPa
     for service, operation in (("service-quotas", "GetServiceQuota"), ("ec2", "DescribeInstanceTypeOfferings"), ("pricing", "GetProducts")):
         refused.refuses(service, operation, "AccessDeniedException")
     account(monkeypatch, refused)
-    assert checked(asking()) is not None
+    assert require_layout(asking()) is not None
     assert len([line for line in log["warn"] if "could not be looked up" in line]) == 3
 
     def no_session(*_: Any) -> Any:
         raise ToolError("look-ups need boto3")
 
     monkeypatch.setattr(lookups, "open_session", no_session)
-    assert checked(asking()) is not None
+    assert require_layout(asking()) is not None
     assert "lookUps: look-ups need boto3" in log["warn"]
 
 
@@ -133,8 +133,8 @@ def test_neither_the_offline_plan_nor_other_stacks_ask(monkeypatch: pytest.Monke
     opened = account(monkeypatch, Aws())
     token = watched.set(Watch())
     try:
-        checked(asking())
+        require_layout(asking())
     finally:
         watched.reset(token)
-    checked(check(environment(model(**WHOLE_NODES))))
+    require_layout(check(environment(model(**WHOLE_NODES))))
     assert opened == []

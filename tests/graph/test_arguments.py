@@ -17,8 +17,8 @@ from disagg_serving import resources
 from disagg_serving.errors import SpecError
 from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.recorder import record
-from disagg_serving.resources.arguments import taken
-from disagg_serving.resources.base import checked, evaluated
+from disagg_serving.resources.arguments import parse_args
+from disagg_serving.resources.base import evaluate_args, require_layout
 from disagg_serving.resources.wording import ChecksFailed
 from factories import ROOT
 from recording import one, program_graph
@@ -282,9 +282,9 @@ def test_entries_of_a_catalogue_have_keys_of_their_own(tmp_path: Path, monkeypat
     entry = tmp_path / "cat/instances/p5.48xlarge.yaml"
     entry.parent.mkdir(parents=True)
     entry.write_text("id: p5.48xlarge\n", encoding="utf-8")
-    given = taken("NodePools x", {**POOLS, "catalog_dirs": ["cat"]}, resources.NodePoolsArgs)
+    given = parse_args("NodePools x", {**POOLS, "catalog_dirs": ["cat"]}, resources.NodePoolsArgs)
     with pytest.raises(ChecksFailed) as problem:
-        checked(evaluated(given), given)
+        require_layout(evaluate_args(given), given)
     assert {"memoryGiB", "nvmeGB"} <= {f.path.rpartition(": ")[2] for f in problem.value.findings}
 
 

@@ -14,7 +14,7 @@ from disagg_serving.resources.wording import PYTHON, Language, Wording, language
 PLUGIN = Language(snake_case=False, refusal=PYTHON.refusal)
 
 
-def told(component: str, finding: Finding, spoken: Language = PYTHON) -> str:
+def translate(component: str, finding: Finding, spoken: Language = PYTHON) -> str:
     """What a component says of a finding to a program in a language."""
     kind: Any = getattr(resources, f"{component}Args")
     before = language.set(spoken)
@@ -44,27 +44,29 @@ def told(component: str, finding: Finding, spoken: Language = PYTHON) -> str:
 def test_a_place_is_an_argument(component: str, path: str, in_python: str, in_others: str) -> None:
     """A place is spelled alike where the finding stands and in its words: as this component's argument, or with the component that has it."""
     found = Finding("x", Level.ERROR, path, "is odd", fix=say("set {}", Place.parse(path)))
-    assert told(component, found) == f"{in_python}: is odd; set {in_python}"
-    assert told(component, found, PLUGIN) == f"{in_others}: is odd; set {in_others}"
+    assert translate(component, found) == f"{in_python}: is odd; set {in_python}"
+    assert translate(component, found, PLUGIN) == f"{in_others}: is odd; set {in_others}"
 
 
 def test_words_that_are_no_keys_stay() -> None:
     """A key of a role is not the environment's of the same name, and a secret's name, a document and a flag are nobody's keys."""
     fix = say("set {autoscaling.maxReplicaCount}, see docs/observability.md, run `pulumi config set --secret apiKey` or give --max_model_len")
-    spoken = told("ModelServing", Finding("x", Level.ERROR, "models[0].decode", "is odd", fix=fix))
+    spoken = translate("ModelServing", Finding("x", Level.ERROR, "models[0].decode", "is odd", fix=fix))
     wanted = "set autoscaling.max_replica_count, see docs/observability.md, run `pulumi config set --secret apiKey` or give --max_model_len"
     assert spoken == f"model.decode: is odd; {wanted}"
-    assert told("NodePools", Finding("x", Level.ERROR, "models[0].decode", "is odd", fix=fix), PLUGIN).endswith("or give --max_model_len")
+    assert translate("NodePools", Finding("x", Level.ERROR, "models[0].decode", "is odd", fix=fix), PLUGIN).endswith("or give --max_model_len")
 
 
 def test_values_are_spelled_where_they_name_keys() -> None:
     """What stands at a place may be told in keys; a value of the user's own is shown as it is."""
     keys = say("{stackReference} and {name}{}", either(" in YAML", ""))
-    assert told("Cluster", Finding("x", Level.ERROR, "existingCluster", "are too many", keys)) == "existing: stack_reference and name are too many"
-    assert told("Cluster", Finding("x", Level.ERROR, "cluster.name", "is odd", "stackReference")) == "name: stackReference is odd"
+    assert (
+        translate("Cluster", Finding("x", Level.ERROR, "existingCluster", "are too many", keys)) == "existing: stack_reference and name are too many"
+    )
+    assert translate("Cluster", Finding("x", Level.ERROR, "cluster.name", "is odd", "stackReference")) == "name: stackReference is odd"
 
 
 def test_an_unknown_key_stays_as_it_is_given() -> None:
     """The spelling may be all that is wrong, so only what stands above it becomes an argument."""
     found = Finding("unknown-key", Level.ERROR, "models[0].maxModelLen", "is not a known key")
-    assert told("ModelServing", found) == "model.maxModelLen: is not a known key"
+    assert translate("ModelServing", found) == "model.maxModelLen: is not a known key"

@@ -56,7 +56,7 @@ class Shelf(Mapping[str, E], Generic[E]):
         add = say("add `{}/{}.yaml` to a folder of {catalogDirs}", self.kind, entry_id)
         finding = Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), add)
         close = closest(entry_id, known)
-        return finding.guessed(close) if close else finding
+        return finding.with_guess(close) if close else finding
 
     def unreachable(self) -> Iterator[Finding]:
         """Findings about files of the user's that no id leads to, so that nobody would see that they are not read."""

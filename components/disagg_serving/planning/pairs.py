@@ -106,16 +106,16 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
 def placed(findings: Iterable[Finding]) -> list[Finding]:
     """Findings where a person can act on them: about the model, if it says the same of the model or the candidate cannot say otherwise."""
     found = list(findings)
-    of_models = [_said(f, Place.parse(f.path)) for f in found if not _of_candidate(Place.parse(f.path))]
+    of_models = [_content_at(f, Place.parse(f.path)) for f in found if not _of_candidate(Place.parse(f.path))]
     moved = [(f, belonging(Place.parse(f.path))) for f in found]
     return [
         replace(f, path=str(place))
         for f, place in moved
-        if not _of_candidate(place) or _said(f, Place((*place.steps[:2], *place.steps[3:]))) not in of_models
+        if not _of_candidate(place) or _content_at(f, Place((*place.steps[:2], *place.steps[3:]))) not in of_models
     ]
 
 
-def _said(finding: Finding, place: Place) -> tuple[object, ...]:
+def _content_at(finding: Finding, place: Place) -> tuple[object, ...]:
     """What a finding says as if it stood at `place`; another value or other ways out are another finding."""
     return finding.id, place, finding.level, finding.message, finding.value, finding.allowed
 

@@ -34,7 +34,7 @@ _UNKNOWN: Any = Union[str, pulumi.Output[str]]  # noqa: UP007 (a key that nobody
 
 
 @dataclass(frozen=True)
-class Given:
+class ComponentArgs:
     """What a component was given.
 
     `values` are its arguments without those that are None: plain data, inputs where the argument is one, and LEFT_OUT for what `faults` are
@@ -59,20 +59,20 @@ class Given:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arguments when nothing is wrong, with Outputs that are held to their kind when they are known; see `resolved`."""
+        """The arguments when nothing is wrong, with Outputs that are held to their kind when they are known; see `resolve`."""
         hints, values = _hints(self.kind), _Values(awaits=self)
         return {key: value if key in _of_spec(self.kind) else values.argument(value, hints[key], key) for key, value in self.values.items()}
 
-    def known(self, value: Any) -> Any:
+    def with_outputs(self, value: Any) -> Any:
         """Data of a spec that has been checked, with the Outputs in place of the words that stood for them."""
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(first, str) and first in self.later:
             output, hint, path = self.later[first]
             if isinstance(value, str) or get_origin(hint) is Sequence:
-                return resolved(output, hint, path, self)
+                return resolve(output, hint, path, self)
         if isinstance(value, dict):
-            return {key: self.known(inner) for key, inner in value.items()}
-        return [self.known(inner) for inner in value] if isinstance(value, list) else value
+            return {key: self.with_outputs(inner) for key, inner in value.items()}
+        return [self.with_outputs(inner) for inner in value] if isinstance(value, list) else value
 
     @cached_property
     def _wording(self) -> Wording:
@@ -91,22 +91,22 @@ class Given:
         return language.get().refusal(self.component, list(findings))
 
 
-def taken(component: str, args: Any, kind: type) -> Given:
+def parse_args(component: str, args: Any, kind: type) -> ComponentArgs:
     """The arguments of a component, and what is wrong with them: unknown and missing keys, values of another kind than `kind` says."""
     found = _Values()
     if not isinstance(args, Mapping):
         found.fault("args", f"is {name_of_value(args)}", f"a mapping; see {kind.__name__}", "")
-        return Given(component, kind, dict.fromkeys(kind.__annotations__, LEFT_OUT), found.findings)
+        return ComponentArgs(component, kind, dict.fromkeys(kind.__annotations__, LEFT_OUT), found.findings)
     hints = _hints(kind)
     known = found.keys(args, kind, "", f"add it; see {kind.__name__}")
     given = {key: args[key] for key in known if args[key] is not None}
-    found.outputs_fit(_inputs_of(kind))
+    found.allow_outputs(_inputs_of(kind))
     values = {
         key: found.plain(value, key, hint=hints[key]) if key in _of_spec(kind) else found.argument(value, hints[key], key)
         for key, value in given.items()
     }
     required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
-    return Given(component, kind, {**dict.fromkeys(required - values.keys(), LEFT_OUT), **values}, found.findings, found.later)
+    return ComponentArgs(component, kind, {**dict.fromkeys(required - values.keys(), LEFT_OUT), **values}, found.findings, found.later)
 
 
 class _Values:
@@ -115,7 +115,7 @@ class _Values:
     `resolved` ones come out of an Output; `awaits` lets Outputs be judged for a component once they are known.
     """
 
-    def __init__(self, *, resolved: bool = False, awaits: Given | None = None) -> None:
+    def __init__(self, *, resolved: bool = False, awaits: ComponentArgs | None = None) -> None:
         self._resolved, self._awaits = resolved, awaits
         self.findings: list[Finding] = []
         self.later: dict[str, tuple[pulumi.Output[Any], Any, str]] = {}
@@ -128,7 +128,7 @@ class _Values:
         self.findings.append(Finding(name, Level.ERROR, path, message, None, allowed, fix))
         return LEFT_OUT
 
-    def outputs_fit(self, arguments: Any) -> None:
+    def allow_outputs(self, arguments: Any) -> None:
         """Say of an Output in the wrong place which arguments do take one."""
         if places := join(", ", map(say_key, arguments)):
             self._fix_of_output = say("give a plain value; an Output may stand in {}", places)
@@ -235,10 +235,10 @@ class _Values:
         given = self._awaits
         if given is None:
             raise AssertionError("an Output is judged for a component")
-        return resolved(pulumi.Output.from_input(value), hint, path, given)
+        return resolve(pulumi.Output.from_input(value), hint, path, given)
 
 
-def resolved(value: pulumi.Output[Any], hint: Any, path: str, given: Given) -> pulumi.Output[Any]:
+def resolve(value: pulumi.Output[Any], hint: Any, path: str, given: ComponentArgs) -> pulumi.Output[Any]:
     """The Output, which stops the program with a refusal when it turns out to hold nothing, or another kind of value than `hint`.
 
     Under the mocks of a program's unit tests nothing is not known: a mock need not invent what AWS would fill in.

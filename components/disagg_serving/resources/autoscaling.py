@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 from ..manifests.autoscaling import CHART_RELEASE, build_keda_base, build_scaled_objects, installs_keda, keda_chart, keda_chart_values
 from ..planning.image_sources import in_repository
 from ..planning.shapes import Layout
-from .base import checked_model, declare, take
+from .base import declare, read_args, require_model_layout
 from .lws import keep_and_ignore
 from .spec_args import AutoscalingSpecArgs, ModelSpecArgs, RouterSpecArgs
 
@@ -51,8 +51,8 @@ class Autoscaling(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: AutoscalingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Scale a model's roles with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(Autoscaling, name, args, AutoscalingArgs, opts)
-        self._declare(name, checked_model(given), given.get("chart_provider"), {}, opts)
+        given = read_args(Autoscaling, name, args, AutoscalingArgs, opts)
+        self._declare(name, require_model_layout(given), given.get("chart_provider"), {}, opts)
 
     @classmethod
     def of_layout(

@@ -17,7 +17,7 @@ from ..planning.shapes import Layout
 from ..rules.evaluation import Evaluation, Question, evaluate
 from ..rules.standalone import evaluate_models
 from ..spec.validation import by_alias, try_parse
-from .arguments import Given, name_of_value, taken
+from .arguments import ComponentArgs, name_of_value, parse_args
 from .look_ups import looked_up
 from .wording import ChecksFailed
 
@@ -74,9 +74,9 @@ def project_folder() -> Path:
     return Path.cwd()
 
 
-def take(component: type, name: Any, args: Any, kind: type, opts: Any) -> Given:
-    """What a component of that name was given; see Given. What Pulumi would say of `name` and `opts` by itself is one fault more."""
-    given = taken(f"{component.__name__} {name}", args, kind)
+def read_args(component: type, name: Any, args: Any, kind: type, opts: Any) -> ComponentArgs:
+    """What a component of that name was given; see ComponentArgs. What Pulumi would say of `name` and `opts` by itself is one fault more."""
+    given = parse_args(f"{component.__name__} {name}", args, kind)
     options = (pulumi.ResourceOptions, type(None))
     for argument, value, kinds, allowed in (("name", name, (str,), "a text"), ("opts", opts, options, "pulumi.ResourceOptions")):
         if not isinstance(value, kinds) or value == "":
@@ -98,7 +98,7 @@ class Watch:
 watched: ContextVar[Watch | None] = ContextVar("watched", default=None)
 
 
-def answered(question: Question) -> Evaluation:
+def answer(question: Question) -> Evaluation:
     """What the checks say; where the offline plan has asked the same before, its answer."""
     watch = watched.get()
     if watch is not None and watch.known is not None and watch.known[0].same_as(question):
@@ -106,7 +106,7 @@ def answered(question: Question) -> Evaluation:
     return evaluate(question.data, question.base, question.stack)
 
 
-def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
+def require_layout(evaluation: Evaluation, given: ComponentArgs | None = None) -> Layout:
     """The layout, after warnings have gone to Pulumi's log; of a component that was `given` arguments, or of a stack file.
 
     Raises what the program's language has for errors, with all of them, and those in the arguments.
@@ -115,7 +115,7 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
     if watch is None and evaluation.spec is not None and evaluation.spec.look_ups and not (given and given.faults):
         evaluation = looked_up(evaluation)
     if given is not None:
-        found = given.translate([*given.faults, *_news(evaluation, given)])
+        found = given.translate([*given.faults, *_unseen(evaluation, given)])
         evaluation = replace(evaluation, findings=sort_findings(found), layout=None if given.faults else evaluation.layout)
     if watch is not None:
         watch.evaluations.append(evaluation)
@@ -130,27 +130,27 @@ def checked(evaluation: Evaluation, given: Given | None = None) -> Layout:
         raise (given.refusal(problem.findings) if given else ChecksFailed("", problem.findings)) from None
 
 
-_told: ContextVar[set[tuple[str, tuple[Step, ...], str]] | None] = ContextVar("told", default=None)
+_seen: ContextVar[set[tuple[str, tuple[Step, ...], str]] | None] = ContextVar("seen", default=None)
 """What the components of this program have said so far that is no error."""
 
 
-def _news(evaluation: Evaluation, given: Given) -> Iterator[Finding]:
+def _unseen(evaluation: Evaluation, given: ComponentArgs) -> Iterator[Finding]:
     """Errors, and what is this component's matter besides and no other one has said: all components of a model look at the whole of it."""
-    told = _told.get()
-    if told is None:
-        _told.set(told := set())
+    seen = _seen.get()
+    if seen is None:
+        _seen.set(seen := set())
     names = [model.name for model in evaluation.spec.models] if evaluation.spec else []
     for finding in evaluation.findings:
         place = Place.parse(finding.path)
         model = place.index_in("models")
         about = place.steps if model is None or model >= len(names) else (names[model], *place.steps[2:])
         key = (finding.id, about, finding.message)
-        if finding.level is Level.ERROR or (given.concerns(finding.path) and key not in told):
+        if finding.level is Level.ERROR or (given.concerns(finding.path) and key not in seen):
             yield finding
-            told.add(key)
+            seen.add(key)
 
 
-def evaluated(given: Given, *, settings: str = "", rest: Sequence[str] | None = None) -> Evaluation:
+def evaluate_args(given: ComponentArgs, *, settings: str = "", rest: Sequence[str] | None = None) -> Evaluation:
     """What is found about the models of a component that is used alone.
 
     `settings` is the argument about nodes, `rest` are those that an environment has under the same name.
@@ -168,12 +168,12 @@ def evaluated(given: Given, *, settings: str = "", rest: Sequence[str] | None = 
     )
 
 
-def checked_model(given: Given) -> Layout:
-    """The layout of the one model of a component that is used alone. Raises as `checked` does."""
-    return checked(evaluated(given, rest=("router", "network_policy", "image_sources", "autoscaling")), given)
+def require_model_layout(given: ComponentArgs) -> Layout:
+    """The layout of the one model of a component that is used alone. Raises as `require_layout` does."""
+    return require_layout(evaluate_args(given, rest=("router", "network_policy", "image_sources", "autoscaling")), given)
 
 
-def checked_form(given: Given, kind: type[S], rules: Callable[[S | None], list[Finding]] = lambda _: []) -> S:
+def require_spec(given: ComponentArgs, kind: type[S], rules: Callable[[S | None], list[Finding]] = lambda _: []) -> S:
     """The spec of a part, of the arguments that are its fields, which `rules` have judged as far as its form is right.
 
     Warnings go to Pulumi's log. Raises what the program's language has for errors, with all of them.

@@ -17,8 +17,8 @@ from ..rules.standalone import check_cluster
 from ..spec import ClusterSpec, ExistingClusterSpec
 from ..spec.validation import by_alias, try_parse
 from . import iam
-from .arguments import Given, resolved
-from .base import KubernetesObject, checked_form, id_terms, take
+from .arguments import ComponentArgs, resolve
+from .base import KubernetesObject, id_terms, read_args, require_spec
 from .endpoint import endpoint_rules
 from .spec_args import ClusterSpecArgs, ExistingClusterSpecArgs
 
@@ -75,7 +75,7 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the cluster. Raises pulumi.RunError when the args are not valid."""
-        raw = take(Cluster, name, args, ClusterArgs, opts)
+        raw = read_args(Cluster, name, args, ClusterArgs, opts)
         parsed = try_parse(ExistingClusterSpec, by_alias(ExistingClusterSpec, raw.get("existing"))) if isinstance(raw.get("existing"), dict) else None
         existing = parsed.spec if parsed else None
         raw.faults.extend(f.below("existingCluster") for f in (parsed.findings if parsed else []))
@@ -86,10 +86,10 @@ class Cluster(pulumi.ComponentResource):
             found = check_cluster(None if existing else made, existing, raw.get("vpc_id"), raw.get("subnet_ids"))
             return [f for f in found if not (parsed and parsed.lacks(Place.parse(f.path), at=Place(("existingCluster",))))]
 
-        spec = checked_form(raw, ClusterSpec, rules)
+        spec = require_spec(raw, ClusterSpec, rules)
         super().__init__("disagg-serving:index:Cluster", name, {}, opts)
         given = {**dict.fromkeys(_OWN), **raw.inputs}
-        self._known = raw.known
+        self._with_outputs = raw.with_outputs
         self.context = existing.context if existing else None
         self._identifier: pulumi.Input[str] | None = None
         self._ready: list[pulumi.Resource] = []
@@ -248,8 +248,8 @@ class Cluster(pulumi.ComponentResource):
 
     def _from_kubeconfig(self, existing: ExistingClusterSpec) -> None:
         self.cluster_name = pulumi.Output.from_input(existing.name or "")
-        self.kubeconfig = pulumi.Output.from_input(self._known(existing.kubeconfig or ""))
-        self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
+        self.kubeconfig = pulumi.Output.from_input(self._with_outputs(existing.kubeconfig or ""))
+        self.node_role_name = pulumi.Output.from_input(self._with_outputs(existing.node_role or ""))
         # not the path or context, whose change would replace everything in the cluster
         self._identifier = self.pulumi_resource_name
 
@@ -264,24 +264,24 @@ class Cluster(pulumi.ComponentResource):
         )
         self._identifier = name
         if existing.node_role or not existing.auto_mode:
-            self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role or ""))
+            self.node_role_name = pulumi.Output.from_input(self._with_outputs(existing.node_role or ""))
         else:
             self.node_role_name = self._node_role(given_role or f"{name}-gpu-node", name, existing.partition, None, {})
 
-    def _from_stack(self, existing: ExistingClusterSpec, given: Given) -> pulumi.Output[Any]:
+    def _from_stack(self, existing: ExistingClusterSpec, given: ComponentArgs) -> pulumi.Output[Any]:
         reference = existing.stack_reference or ""
         other = pulumi.StackReference(reference, opts=pulumi.ResourceOptions(parent=self))
 
         def output(name: str, kind: Any) -> pulumi.Output[Any]:
-            return resolved(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}", given)
+            return resolve(other.get_output(name), kind, f"existing.stack_reference: output {name} of {reference}", given)
 
         self.cluster_name, self.kubeconfig = output("clusterName", str), output("kubeconfig", str)
-        self.node_role_name = pulumi.Output.from_input(self._known(existing.node_role)) if existing.node_role else output("nodeRoleName", str)
+        self.node_role_name = pulumi.Output.from_input(self._with_outputs(existing.node_role)) if existing.node_role else output("nodeRoleName", str)
         self._identifier = self.pulumi_resource_name
         return output("gpuSubnetIds", list[str])
 
     def _identity(self, existing: ExistingClusterSpec | None, subnets: Any) -> pulumi.Output[NodeIdentity]:
-        groups = id_terms(self._known(existing.security_group_ids)) if existing and existing.security_group_ids else None
+        groups = id_terms(self._with_outputs(existing.security_group_ids)) if existing and existing.security_group_ids else None
         identity: Any = {
             "role": self.node_role_name,
             "subnet_terms": id_terms(subnets) if subnets is not None else [{"tags": {labels.GPU_SUBNET_TAG: self.cluster_name}}],

@@ -16,7 +16,7 @@ from ..rules.evaluation import evaluate
 from ..spec import EnvironmentSpec
 from ..spec.validation import by_alias
 from .autoscaling import Autoscaling
-from .base import checked, project_folder, take
+from .base import project_folder, read_args, require_layout
 from .cluster import Cluster
 from .gateway import Gateway
 from .lws import Lws
@@ -73,10 +73,10 @@ class Environment(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the environment. Raises pulumi.RunError when a check fails."""
-        given = take(Environment, name, args, EnvironmentArgs, opts)
+        given = read_args(Environment, name, args, EnvironmentArgs, opts)
         given.faults.extend(secrets_of_models(given))
-        layout = checked(evaluate(by_alias(EnvironmentSpec, {"name": name, **given.of_spec}), project_folder()), given)
-        self._declare(name, layout, given.inputs.get("secrets", {}), opts, NO_STACK, given.known)
+        layout = require_layout(evaluate(by_alias(EnvironmentSpec, {"name": name, **given.of_spec}), project_folder()), given)
+        self._declare(name, layout, given.inputs.get("secrets", {}), opts, NO_STACK, given.with_outputs)
 
     @classmethod
     def of_layout(
@@ -87,20 +87,22 @@ class Environment(pulumi.ComponentResource):
         self._declare(name, layout, secrets, opts, stack, lambda value: value)
         return self
 
-    def _declare(self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any, stack: StackContext, known: Callable[[Any], Any]) -> None:
+    def _declare(
+        self, name: str, layout: Layout, secrets: Mapping[str, Any], opts: Any, stack: StackContext, with_outputs: Callable[[Any], Any]
+    ) -> None:
         spec = layout.spec
         # what the spec says stands in the state and in every preview's diff, and the policy pack reads it there; it holds no Output
         said = {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True), "stack": stack.as_dict()}
         super().__init__(TYPE, name, said, opts)
         below = pulumi.ResourceOptions(parent=self)
-        network = self._network(name, layout, known)
+        network = self._network(name, layout, with_outputs)
         self.cluster = Cluster(
             name,
             {
                 **(spec.cluster.model_dump(exclude_unset=True) if spec.cluster else {}),  # type: ignore[typeddict-item]
-                **({"existing": known(spec.existing_cluster.model_dump(exclude_unset=True))} if spec.existing_cluster else {}),
+                **({"existing": with_outputs(spec.existing_cluster.model_dump(exclude_unset=True))} if spec.existing_cluster else {}),
                 **({"vpc_id": network.vpc_id, "subnet_ids": network.private_subnet_ids} if network else {}),
-                **({"gpu_subnet_ids": known(spec.network.existing.gpu_subnet_ids)} if spec.network.existing else {}),
+                **({"gpu_subnet_ids": with_outputs(spec.network.existing.gpu_subnet_ids)} if spec.network.existing else {}),
                 "name": spec.cluster_name,
                 "node_role_name": spec.node_role_name,
                 "node_tags": bool(spec.node_pools.tags),
@@ -141,7 +143,7 @@ class Environment(pulumi.ComponentResource):
             adopting = self.cluster.adopting if installs_keda(spec.autoscaling, layout.groups) else None
             Autoscaling.of_layout(name, layout, adopting, self.models, keda)
         self.kubeconfig, self.cluster_name, self.node_role_name = self.cluster.kubeconfig, self.cluster.cluster_name, self.cluster.node_role_name
-        adopted = known(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []
+        adopted = with_outputs(spec.network.existing.gpu_subnet_ids) if spec.network.existing else []
         self.gpu_subnet_ids = network.gpu_subnet_ids if network else pulumi.Output.from_input(adopted)
         self.node_pools = pools.pool_names if pools else pulumi.Output.from_input([])
         endpoints: Any = {m: g.endpoint for m, g in self.gateways.items()}
@@ -159,12 +161,12 @@ class Environment(pulumi.ComponentResource):
         }
         self.register_outputs(self.outputs)
 
-    def _network(self, name: str, layout: Layout, known: Callable[[Any], Any]) -> Any:
+    def _network(self, name: str, layout: Layout, with_outputs: Callable[[Any], Any]) -> Any:
         if layout.spec.existing_cluster is not None:
             return None
         from .network import Network  # noqa: PLC0415 (slow: pulumi_aws)
 
-        args = {**known(layout.spec.network.model_dump(exclude_unset=True)), "cluster_name": layout.spec.cluster_name}
+        args = {**with_outputs(layout.spec.network.model_dump(exclude_unset=True)), "cluster_name": layout.spec.cluster_name}
         return Network(name, args, pulumi.ResourceOptions(parent=self))  # type: ignore[arg-type]
 
     def _pools(self, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> NodePools | None:

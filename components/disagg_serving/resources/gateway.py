@@ -8,7 +8,7 @@ import pulumi_kubernetes as k8s
 
 from ..manifests.gateway import build_load_balancer, endpoint_scheme, release_name, router_chart, router_values
 from ..planning.shapes import Layout, Served
-from .base import KubernetesObject, checked_model, take
+from .base import KubernetesObject, read_args, require_model_layout
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
 DNS_TTL_SECONDS = 60
@@ -58,7 +58,7 @@ class Gateway(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the gateway with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        layout = checked_model(take(Gateway, name, args, GatewayArgs, opts))
+        layout = require_model_layout(read_args(Gateway, name, args, GatewayArgs, opts))
         self._declare(name, layout, layout.served[0], opts)
 
     @classmethod

@@ -8,7 +8,7 @@ import pulumi_kubernetes as k8s
 
 from ..manifests.lws import CHART_RELEASE, build_lws_base, chart_values, lws_chart
 from ..spec import LwsSpec
-from .base import checked_form, declare, take
+from .base import declare, read_args, require_spec
 from .spec_args import LwsSpecArgs
 
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
@@ -37,8 +37,8 @@ class Lws(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LwsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Install with the Kubernetes provider of `opts`. Raises pulumi.RunError when the args are not valid."""
-        given = take(Lws, name, args, LwsArgs, opts)
-        spec = checked_form(given, LwsSpec)
+        given = read_args(Lws, name, args, LwsArgs, opts)
+        spec = require_spec(given, LwsSpec)
         super().__init__("disagg-serving:index:Lws", name, {}, opts)
         provider, sources = given.get("chart_provider"), given.get("image_sources", {})
         if spec.install == "chart":

@@ -8,7 +8,7 @@ from ..planning.addresses import subnet_ranges
 from ..rules.standalone import check_network
 from ..spec import NetworkSpec
 from ..spec.network import region_of
-from .base import checked_form, take
+from .base import read_args, require_spec
 from .spec_args import NetworkSpecArgs
 
 
@@ -36,15 +36,15 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make or adopt the network. Raises pulumi.RunError when the args are not valid."""
-        given = take(Network, name, args, NetworkArgs, opts)
-        spec = checked_form(given, NetworkSpec, check_network)
+        given = read_args(Network, name, args, NetworkArgs, opts)
+        spec = require_spec(given, NetworkSpec, check_network)
         super().__init__("disagg-serving:index:Network", name, {}, opts)
         cluster_name = given.get("cluster_name", name)
         self._tags = spec.tags
         if spec.existing:
-            self.vpc_id = pulumi.Output.from_input(given.known(spec.existing.vpc_id or ""))
-            self.private_subnet_ids = pulumi.Output.from_input(given.known(spec.existing.subnet_ids))
-            self.gpu_subnet_ids = pulumi.Output.from_input(given.known(spec.existing.gpu_subnet_ids))
+            self.vpc_id = pulumi.Output.from_input(given.with_outputs(spec.existing.vpc_id or ""))
+            self.private_subnet_ids = pulumi.Output.from_input(given.with_outputs(spec.existing.subnet_ids))
+            self.gpu_subnet_ids = pulumi.Output.from_input(given.with_outputs(spec.existing.gpu_subnet_ids))
         else:
             self._make(spec, cluster_name)
         self.register_outputs({"vpcId": self.vpc_id, "privateSubnetIds": self.private_subnet_ids, "gpuSubnetIds": self.gpu_subnet_ids})

@@ -10,8 +10,8 @@ from ..manifests.node_identity import NodeIdentity
 from ..manifests.node_pools import build_node_class, build_node_pool
 from ..phrases import say
 from ..planning.shapes import Layout
-from .arguments import Given
-from .base import POOL_DELETE_TIMEOUT, checked, declare, evaluated, id_terms, take
+from .arguments import ComponentArgs
+from .base import POOL_DELETE_TIMEOUT, declare, evaluate_args, id_terms, read_args, require_layout
 from .spec_args import ModelSpecArgs, NodePoolsSpecArgs
 
 
@@ -54,9 +54,9 @@ class NodePools(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the pools with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(NodePools, name, args, NodePoolsArgs, opts)
+        given = read_args(NodePools, name, args, NodePoolsArgs, opts)
         given.faults.extend(_missing(given))
-        layout = checked(evaluated(given, settings="settings"), given)
+        layout = require_layout(evaluate_args(given, settings="settings"), given)
         self._declare(name, layout, _identity(given.inputs), opts)
 
     @classmethod
@@ -77,7 +77,7 @@ class NodePools(pulumi.ComponentResource):
 _PARTS = {"node_role": "role", "subnet_ids": "subnet_terms", "security_group_ids": "security_group_terms"}
 
 
-def _missing(given: Given) -> list[Finding]:
+def _missing(given: ComponentArgs) -> list[Finding]:
     """Without an identity every part of one has to be given."""
     if given.get("node_identity") is not None:
         return []

@@ -11,7 +11,7 @@ from ..manifests.observability.dcgm import RELEASE, exporter_chart, exporter_val
 from ..planning.image_sources import in_repository
 from ..planning.observability import EXPORTER_NAMESPACE
 from ..planning.shapes import Layout
-from .base import checked, declare, evaluated, take
+from .base import declare, evaluate_args, read_args, require_layout
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, NodePoolsSpecArgs, ObservabilitySpecArgs, RouterSpecArgs
 
 
@@ -51,9 +51,9 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Watch the models with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(Observability, name, args, ObservabilityArgs, opts)
+        given = read_args(Observability, name, args, ObservabilityArgs, opts)
         rest = ("observability", "router", "network_policy", "image_sources")
-        self._declare(name, checked(evaluated(given, settings="node_pools", rest=rest), given), opts)
+        self._declare(name, require_layout(evaluate_args(given, settings="node_pools", rest=rest), given), opts)
 
     @classmethod
     def of_layout(cls, name: str, layout: Layout, opts: pulumi.ResourceOptions) -> "Observability":

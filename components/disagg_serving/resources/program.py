@@ -6,7 +6,7 @@ from pulumi.runtime import is_config_secret
 from ..rules import StackContext
 from ..rules.evaluation import Question
 from ..spec.stack_file import NAMESPACE
-from .base import answered, checked, project_folder
+from .base import answer, project_folder, require_layout
 from .environment import Environment
 from .sdk import configured_keys
 
@@ -22,7 +22,7 @@ def deploy() -> Environment:
         raise pulumi.RunError(f"stack {pulumi.get_stack()} has no {NAMESPACE}:environment; `disagg schema` prints its keys")
     name = pulumi.get_stack()
     stack = _stack_context()
-    layout = checked(answered(Question({"name": name, **data}, project_folder(), stack)))
+    layout = require_layout(answer(Question({"name": name, **data}, project_folder(), stack)))
     secrets = {key: config.require_secret(key) for key in sorted({key for _, key in layout.spec.secret_keys()})}
     environment = Environment.of_layout(layout.spec.name, layout, secrets, stack=stack)
     for key, value in environment.outputs.items():

@@ -12,16 +12,16 @@ from ..errors import Finding, Level, did_you_mean
 from ..phrases import say, say_key
 from ..place import Place
 from ..spec.validation import LEFT_OUT
-from .arguments import Given
+from .arguments import ComponentArgs
 
 PLACES = {"token": ("weights", "token_key"), "api_key": ("gateway", "api_key_secret")}
 """Where a model names the key of each secret."""
 
 
-def of_model(given: Given) -> Iterator[Finding]:
+def of_model(given: ComponentArgs) -> Iterator[Finding]:
     """Faults in the secrets of a component with one model, which are arguments of their own."""
     for argument, parts in PLACES.items():
-        key, place = _named(given.get("model"), parts), say_key(Place(("model", *parts)))
+        key, place = _key_of(given.get("model"), parts), say_key(Place(("model", *parts)))
         if key is None and given.get(argument, LEFT_OUT) is not LEFT_OUT:
             message = say("is given, but {} names no key, so nothing would use it", place)
             fix = say("add {}, or leave {} out", place, say_key(argument))
@@ -30,12 +30,12 @@ def of_model(given: Given) -> Iterator[Finding]:
             yield Finding("missing", Level.ERROR, argument, say("is required, because {} names a key", place), None, "", "add it")
 
 
-def of_models(given: Given) -> Iterator[Finding]:
+def of_models(given: ComponentArgs) -> Iterator[Finding]:
     """Faults in the secrets of a whole environment, which are given by key."""
     models, secrets = given.get("models"), given.get("secrets", {})
     if not isinstance(models, list) or not isinstance(secrets, Mapping):
         return
-    named = [(say_key(Place(("models", i, *parts))), _named(model, parts)) for i, model in enumerate(models) for parts in PLACES.values()]
+    named = [(say_key(Place(("models", i, *parts))), _key_of(model, parts)) for i, model in enumerate(models) for parts in PLACES.values()]
     keys = sorted({key for _, key in named if isinstance(key, str) and not withheld(key)})
     for place, key in named:
         if key in keys and key not in secrets:
@@ -48,7 +48,7 @@ def of_models(given: Given) -> Iterator[Finding]:
             )
 
 
-def _named(model: Any, parts: tuple[str, str]) -> Any:
+def _key_of(model: Any, parts: tuple[str, str]) -> Any:
     """The key that a model names, None where it names none, LEFT_OUT where that cannot be told."""
     here = model
     for part in parts:

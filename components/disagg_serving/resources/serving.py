@@ -11,7 +11,7 @@ from ..manifests.serving import Secrets, build_model_base, build_model_workloads
 from ..planning.scaling import scaled
 from ..planning.shapes import Layout, Served
 from ..planning.startup import ready_wait_seconds
-from .base import checked_model, declare, take
+from .base import declare, read_args, require_model_layout
 from .secrets import of_model as secrets_of_model
 from .spec_args import ModelSpecArgs, NetworkPolicySpecArgs, RouterSpecArgs
 
@@ -67,9 +67,9 @@ class ModelServing(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ModelServingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Serve the model with the Kubernetes provider of `opts`. Raises pulumi.RunError when a check fails."""
-        given = take(ModelServing, name, args, ModelServingArgs, opts)
+        given = read_args(ModelServing, name, args, ModelServingArgs, opts)
         given.faults.extend(secrets_of_model(given))
-        layout, inputs = checked_model(given), given.inputs
+        layout, inputs = require_model_layout(given), given.inputs
         secrets = Secrets(inputs.get("token"), inputs.get("api_key"))
         self._declare(name, layout, layout.served[0], secrets, opts, create_namespace=given.get("create_namespace", True))
 

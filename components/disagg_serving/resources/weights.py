@@ -9,7 +9,7 @@ from ..manifests.names import mirror_account
 from ..planning.shapes import Layout, Served
 from ..spec import S3WeightsSpec
 from . import iam
-from .base import checked, evaluated, take
+from .base import evaluate_args, read_args, require_layout
 from .spec_args import ModelSpecArgs
 
 STALE_UPLOAD_DAYS = 3
@@ -48,8 +48,8 @@ class Weights(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WeightsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make buckets and roles. Raises pulumi.RunError when a check fails."""
-        given = take(Weights, name, args, WeightsArgs, opts)
-        layout, settings = checked(evaluated(given), given), given.inputs
+        given = read_args(Weights, name, args, WeightsArgs, opts)
+        layout, settings = require_layout(evaluate_args(given), given), given.inputs
         self._declare(name, layout, settings["cluster_name"], settings, opts)
 
     @classmethod

@@ -94,18 +94,18 @@ class Wording(Spelling):
             return finding
         place = Place.parse(finding.path)
         # an unknown key stays as it is: the spelling may be all that is wrong
-        path = self._written(place, as_given=1 if finding.id == "unknown-key" else 0)
+        path = self._write(place, as_given=1 if finding.id == "unknown-key" else 0)
         value = spell(finding.value, self) if isinstance(finding.value, Phrase) else finding.value
         message, allowed, fix = (spell(text, self) for text in (finding.message, finding.allowed, finding.fix))
         return replace(finding, path=path, message=message, value=value, allowed=allowed, fix=fix)
 
     def key(self, key: Place) -> str:
         """The key as the program spells it."""
-        return self._spelled(key.steps)
+        return self._spell(key.steps)
 
     def place(self, place: Place) -> str:
         """The argument, or the key with the component that it belongs to."""
-        return self._written(place)
+        return self._write(place)
 
     def either(self, in_file: str, in_program: str) -> str:  # noqa: ARG002 (the file's are for others)
         """Those for a program."""
@@ -122,14 +122,14 @@ class Wording(Spelling):
         """The component to whose arguments a place of a stack file belongs, if to another one alone."""
         return next((self.elsewhere[key] for key in place.steps[:1] if key in self.elsewhere), None)
 
-    def _written(self, place: Place, *, as_given: int = 0) -> str:
+    def _write(self, place: Place, *, as_given: int = 0) -> str:
         """A place as the program's reader knows it, its last steps `as_given`."""
         argument = self._argument(place)
-        text = self._spelled((argument or place).steps, as_given)
+        text = self._spell((argument or place).steps, as_given)
         owner = self._owner(place) if argument is None and len(place.steps) > 1 else None
         return f"{text} (of {owner})" if owner else text
 
-    def _spelled(self, steps: Sequence[Step], as_given: int = 0) -> str:
+    def _spell(self, steps: Sequence[Step], as_given: int = 0) -> str:
         """Steps as the program spells them; what stands below a mapping with keys of the user's own is not a key of ours."""
         ours = next((n for n, step in enumerate(steps, 1) if step in self.open_keys), len(steps) - as_given)
         return str(Place((*map(self._name, steps[:ours]), *steps[ours:])))

@@ -32,7 +32,7 @@ def unused_acceptances(findings: Sequence[Finding], reasons: Mapping[str, str]) 
     known = {r.id for r in rules() if r.stage in {Stage.FORM, Stage.LAYOUT}}  # the others may not have been asked
     why = {True: "the rule only warns here, and only errors can be accepted", False: "no error of this rule is there"}
     return [
-        Finding("accepted", Level.INFO, place, f"accepts nothing: {why[rule_id in milder]}").corrected_by(None)
+        Finding("accepted", Level.INFO, place, f"accepts nothing: {why[rule_id in milder]}").with_fix(None)
         for rule_id in reasons
         if rule_id in known - found
         for place in [f"accept.{rule_id}"]

@@ -303,11 +303,11 @@ def _explain(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
         choices = [word.strip().strip("'") for word in context["expected"].replace(" or ", ", ").split(",")]
         refused = Finding("schema", Level.ERROR, path, "is not possible", value, ", ".join(choices))
         close = closest(value, choices)
-        return refused.guessed(close) if close else refused
+        return refused.with_guess(close) if close else refused
     if isinstance(context.get("error"), RefusalError):
         refusal = context["error"]
         refused = Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed)
-        return refused if refusal.right is None else refused.corrected_by(refusal.right)
+        return refused if refusal.right is None else refused.with_fix(refusal.right)
     if isinstance(value, float) and value != value:  # noqa: PLR0124 (what no comparison holds for, nan)
         return Finding("schema", Level.ERROR, path, "is not a number", value, "a number")
     if kind in BOUNDS:
@@ -315,7 +315,7 @@ def _explain(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
         words = FORMS.get(context.get("pattern", ""), "")
         refused = Finding("schema", Level.ERROR, path, message, value, allowed.format(**context, words=words))
         right = _name_like(value) if context.get("pattern") == DNS_LABEL else ""
-        return refused.corrected_by(right) if right else refused
+        return refused.with_fix(right) if right else refused
     message, allowed = WORDS.get(kind, (str(error["msg"]).lower(), ""))
     if value is None:
         message = "is empty"

@@ -39,7 +39,7 @@ class _Parser(NamedTuple):
     open_flags: frozenset[str] = frozenset()
 
 
-class _Given(NamedTuple):
+class _Argument(NamedTuple):
     """An extra argument: as it stands, its flag in the parser's spelling, keys of its JSON after a dot, `=` or nothing, and the value."""
 
     text: str
@@ -79,7 +79,7 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
             if other in known and other not in names | {flag.split("=", 1)[0] for flag in served.facts.serve_flags}:
                 yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", ways=[remove(path)])
             if one.flag in known and known[one.flag].kind != "several":
-                yield from _repeated(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
+                yield from _repetitions(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
         yield from _of_entry(served, own, parser)
 
 
@@ -92,7 +92,7 @@ def _of_fields(served: Served, known: Mapping[str, Flag]) -> Iterator[Fault]:
         if about is None:
             allowed = f"vLLM {', '.join(_elsewhere(option.flag))}"
             yield Fault(path, f"becomes {option.flag}, which is not a flag of {engine}", option.value, allowed, ways=[remove(path)])
-        elif about.choices and _evened(as_text(option.value), about) not in about.choices:
+        elif about.choices and _normalize(as_text(option.value), about) not in about.choices:
             message, ways = f"is no value that {engine} has for {option.flag}", [meant(path, option.value, about.choices) or remove(path)]
             yield Fault(path, message, option.value, ", ".join(about.choices), ways=ways)
 
@@ -106,13 +106,13 @@ def _of_entry(served: Served, flags: Sequence[str], parser: _Parser) -> Iterator
             yield Fault(path, f"has the flag {one.text} in its entry, which {fault.message}", served.spec.model, fault.allowed, "edit the entry")
 
 
-def _read(arg: str) -> _Given:
+def _read(arg: str) -> _Argument:
     name, equals, value = arg.partition("=")
     flag, _, keys = name.partition(".")
-    return _Given(arg, flag.replace("_", "-"), keys, equals, value)
+    return _Argument(arg, flag.replace("_", "-"), keys, equals, value)
 
 
-def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
+def _faults(path: str, one: _Argument, parser: _Parser) -> Iterator[Fault]:
     arg, about, engine = one.text, parser.flags.get(one.flag), f"vLLM {parser.version}"
     if about is None:
         longer = sorted(name for name in parser.flags if name.startswith(one.flag))
@@ -125,7 +125,7 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
         ways = [use(path, right + arg[len(one.flag) :]) if right else []]
         yield Fault(path, message, arg, allowed, ways=ways, otherwise="see `vllm serve --help=all`")
     elif about.kind == "switch" and one.equals:
-        right = _switched(one, parser.flags)
+        right = _spell_switch(one, parser.flags)
         yield Fault(path, f"takes no value in {engine}", arg, one.flag, ways=[use(path, right) if right else remove(path)])
     elif one.keys and (about.kind in {*NUMBERS, "switch"} or about.choices):
         yield Fault(path, f"takes no keys in {engine}: its value is not JSON", arg, f"{one.flag}=...", ways=[remove(path)])
@@ -135,8 +135,8 @@ def _faults(path: str, one: _Given, parser: _Parser) -> Iterator[Fault]:
         yield from _value_faults(path, one, about, parser)
 
 
-def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Iterator[Fault]:
-    arg, value = one.text, _evened(one.value, about)
+def _value_faults(path: str, one: _Argument, about: Flag, parser: _Parser) -> Iterator[Fault]:
+    arg, value = one.text, _normalize(one.value, about)
     if about.kind in NUMBERS and not _is_number(about.kind, value):
         yield Fault(path, f"is not {NUMBERS[about.kind]}", arg, f"{one.flag}= and {NUMBERS[about.kind]}", otherwise="correct the value")
     elif about.kind in {"json", "object"} and not _is_json(value, whole=about.kind == "object"):
@@ -149,11 +149,11 @@ def _value_faults(path: str, one: _Given, about: Flag, parser: _Parser) -> Itera
         yield Fault(path, f"is no value that vLLM {parser.version} has", arg, allowed, ways=ways)
 
 
-def _evened(value: str, about: Flag) -> str:
+def _normalize(value: str, about: Flag) -> str:
     return value.lower().replace("-", "_") if about.kind == "word" else value
 
 
-def _repeated(path: str, one: _Given, later: Sequence[_Given], ours: Sequence[_Given]) -> Iterator[Fault]:
+def _repetitions(path: str, one: _Argument, later: Sequence[_Argument], ours: Sequence[_Argument]) -> Iterator[Fault]:
     """Of a flag that stands twice the last one counts, and keys of a flag replace its whole value."""
     if any(other.sets == one.sets for other in later):
         yield Fault(path, "has no effect: the same flag stands here again", one.text, "each flag once", ways=[remove(path)])
@@ -162,13 +162,13 @@ def _repeated(path: str, one: _Given, later: Sequence[_Given], ours: Sequence[_G
         yield Fault(path, message, one.text, "all in one of the two ways", "put the keys into the JSON")
 
 
-def _switched(one: _Given, known: Collection[str]) -> str:
+def _spell_switch(one: _Argument, known: Collection[str]) -> str:
     """What a switch with a value is meant to be; an empty text where the parser has no such switch."""
-    about, on = _turned(one.flag)
+    about, on = _split_switch(one.flag)
     return _switch(about, not on, known) if one.value.lower() in OFF else one.flag
 
 
-def _turned(flag: str) -> tuple[str, bool]:
+def _split_switch(flag: str) -> tuple[str, bool]:
     """What a flag is about, and whether it turns that on."""
     name, on = flag.removeprefix("--"), True
     for negation in ("no-", "disable-"):
@@ -177,7 +177,7 @@ def _turned(flag: str) -> tuple[str, bool]:
     return name.removeprefix("enable-"), on
 
 
-def _switch(about: str, on: bool, known: Collection[str]) -> str:  # noqa: FBT001 (a pair of _turned)
+def _switch(about: str, on: bool, known: Collection[str]) -> str:  # noqa: FBT001 (a pair of _split_switch)
     """The parser's own spelling of a switch that is turned on or off; an empty text where it has none."""
     forms = ("", "enable-", "no-disable-") if on else ("no-", "no-enable-", "disable-")
     return next((f"--{form}{about}" for form in forms if f"--{form}{about}" in known), "")
@@ -186,8 +186,8 @@ def _switch(about: str, on: bool, known: Collection[str]) -> str:  # noqa: FBT00
 def _meant(flag: str, known: Sequence[str], *, misspelt: bool) -> str:
     """The flag that is meant, never one that says the opposite; an empty text where none is, word by word, near enough."""
     name = flag.lower()
-    about, on = _turned(name)
-    alike = [one for one in known if misspelt and _turned(one)[1] == on and _alike(one, name)]
+    about, on = _split_switch(name)
+    alike = [one for one in known if misspelt and _split_switch(one)[1] == on and _alike(one, name)]
     return _switch(about, on, known) or closest(name, alike)
 
 

@@ -52,7 +52,7 @@ def object_twice(s: Subject) -> Iterator[Fault]:
         one, other = min(pairs, key=lambda pair: pair[1].path)
         more = f", and so it is with {len(pairs) - 1} more of {other.owner}" if len(pairs) > 1 else ""
         level = Level.WARNING if alike == BY_DEFAULT else None
-        yield Fault(other.path, f"{alike} {_told(one, other)}{more}", None, "", _made_once(one, other, [o for _, o in pairs]), level)
+        yield Fault(other.path, f"{alike} {_describe(one, other)}{more}", None, "", _made_once(one, other, [o for _, o in pairs]), level)
 
 
 def _identity(declared: Declared, default: str) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _made_once(one: Declared, other: Declared, objects: Sequence[Declared]) -> s
     )
 
 
-def _told(one: Declared, other: Declared) -> str:
+def _describe(one: Declared, other: Declared) -> str:
     """The first of two, in words that tell it from the other."""
     return f"{one.path} of {one.owner}" if _differ(one, other) else f"{one.urn}, besides {other.urn}"
 

@@ -134,7 +134,7 @@ def pd_kv_layout(s: Subject) -> Iterator[Fault]:
         move: list[Iterable[Correction]] = [use(path, theirs, *alike), *other_engines(s, served, here.role, rdma=True)]
         otherwise = "use one GPU generation in both roles"
         if _layout(mine) != _layout(other):
-            message = f"keeps KV as {_told(mine)}, {there.role}'s {theirs} as {_told(other)}: decode cannot read it"
+            message = f"keeps KV as {_describe(mine)}, {there.role}'s {theirs} as {_describe(other)}: decode cannot read it"
             yield Fault(path, message, kind, allowed, ways=move, otherwise=otherwise)
         elif not any(names(arg, "--attention-backend") for arg in served.spec.extra_args):
             message = f"is of another GPU generation than {there.role}'s {theirs}: vLLM may choose another attention backend, which NIXL refuses"
@@ -231,7 +231,7 @@ def _layout(shape: EngineShape) -> tuple[int, int]:
     return layer_bytes(shape), block_size(shape)
 
 
-def _told(shape: EngineShape) -> str:
+def _describe(shape: EngineShape) -> str:
     size, block = _layout(shape)
     return f"{size} bytes a token and layer in blocks of {block}"
 
