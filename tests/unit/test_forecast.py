@@ -14,8 +14,7 @@ from disagg_serving.forecast.capacities import capacity_of
 from disagg_serving.forecast.cost import cost_of, old_prices
 from disagg_serving.forecast.traffic import forecast_of
 from disagg_serving.records import data_of
-from factories import aggregated, check, environment, existing_cluster, layout, model, role
-from pages import own_nodes
+from factories import aggregated, check, environment, layout, model, role
 
 H200 = "p5en.48xlarge"
 WORK = {"inputTokens": 8000, "outputTokens": 1000}
@@ -229,18 +228,6 @@ def test_nothing_is_forecast_for_one_role_or_no_workload() -> None:
     for data in (environment(model()), environment(aggregated(workload={**WORK, "requestsPerSecond": 1}))):
         made = layout(data)
         assert forecast_of(made, made.served[0]) is None
-
-
-def test_auto_mode_takes_its_fee_in_an_adopted_cluster_too() -> None:
-    """It is charged for every node that Auto Mode starts, and while its rate is unknown no total is whole; other nodes do not pay it."""
-    for data in (environment(), existing_cluster()):
-        cost = cost_of(layout(data))
-        (fee,) = [line for line in cost.lines if line.item == "management of the nodes"]
-        assert (fee.quantity, fee.per_hour, cost.complete) == (2, None, False)
-        assert "not known" in fee.note
-    own = cost_of(layout(own_nodes()))
-    assert not [line for line in own.lines if line.item == "management of the nodes"]
-    assert not own.complete
 
 
 def test_small_change_does_not_age_beside_nodes_without_a_price() -> None:

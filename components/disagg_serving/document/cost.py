@@ -26,6 +26,8 @@ class CostLine(Record):
     note: str
     idle: int = field(default=0, metadata=LEFT_OUT)
     """Reserved nodes among them that no pod uses. Left out where there is none."""
+    other_region: bool = field(default=False, metadata=LEFT_OUT)
+    """Whether the price is that of another region than the environment's, for which none is listed. Left out where it is not."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,11 @@ def cost_of(layout: Layout) -> Cost:
         _pool_line(name, instance, len(nodes), capacity, idle.get(name, 0), prepaid=name in blocks)
         for name, instance, nodes, capacity in _pools(layout)
     ]
-    lines += _existing_nodes(layout) + _fixed_lines(layout)
+    region = layout.served[0].region if layout.served else None
+    lines = [
+        replace(line, other_region=bool(region and line.region and line.region != region))
+        for line in (*lines, *_existing_nodes(layout), *_fixed_lines(layout))
+    ]
     known = [line.per_hour for line in lines if line.per_hour is not None]
     total = fsum(known)  # plain sums round otherwise from Python 3.12 on
     return Cost(

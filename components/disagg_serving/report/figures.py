@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..document.capacity import Bars, Fit
-from ..document.cost import RoleCost
+from ..document.cost import CostLine, RoleCost
 from ..document.difference import TOTAL, FigureChange, Op
 from ..document.placement import Autoscaling, ScaledRole
 from ..document.plan import Callback, PlanDocument
@@ -108,6 +108,12 @@ def scaling_cells(role: ScaledRole) -> list[str]:
     carried = ", ".join(f"{s.name} {s.threshold:g}" for s in role.signals)
     seconds = [f"{number} s" for number in (role.ready_seconds, role.scale_up_period_seconds, role.scale_down_window_seconds)]
     return [role.engine, str(role.min_replica_count), str(role.max_replica_count), carried, *seconds]
+
+
+def price_of(line: CostLine) -> str:
+    """Day and region of a price, and whether it stands for one of another region."""
+    where = f", taken from {line.region}" if line.other_region else f" {line.region or ''}".rstrip()
+    return f"{line.as_of or ''}{where}"
 
 
 def idle_nodes(number: int) -> str:

@@ -30,6 +30,7 @@ from .figures import (
     idle_nodes,
     notes_of,
     overview,
+    price_of,
     scaling_cells,
     step,
     traffic_lines,
@@ -63,7 +64,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     environment.filters["with_code"] = _with_code
-    words = {"usd": usd, "counted": counted, "figure": figure, "step": step, "idle_nodes": idle_nodes}
+    words = {"usd": usd, "counted": counted, "figure": figure, "step": step, "idle_nodes": idle_nodes, "price_of": price_of}
     environment.globals.update(words, op_words=OP_WORDS, width=WIDTH, signs=SIGNS)
     return environment
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..document.capacity import EngineCapacity, Fit
-from ..document.cost import Cost, CostLine, RoleCost
+from ..document.cost import Cost, RoleCost
 from ..document.difference import Change, Difference, FigureChange
 from ..document.plan import PlanDocument
 from ..document.resource import STACK_TYPE
 from ..errors import Finding, Level
 from ..recording.plan import Plan
 from . import figures
-from .figures import OP_WORDS, counted, figure, idle_nodes, notes_of, role_prices, step, traffic_lines, usd, with_bars
+from .figures import OP_WORDS, counted, figure, idle_nodes, notes_of, price_of, role_prices, step, traffic_lines, usd, with_bars
 from .markup import code, fenced, prose
 from .words import short_type, values_of
 
@@ -269,7 +269,7 @@ def _traffic(plan: PlanDocument) -> list[Part]:
 
 
 def _cost(cost: Cost) -> list[Part]:
-    rows = [_row([prose(c.item), str(c.quantity), usd(c.per_hour), usd(c.per_month), _dated(c)]) for c in cost.lines]
+    rows = [_row([prose(c.item), str(c.quantity), usd(c.per_hour), usd(c.per_month), prose(price_of(c))]) for c in cost.lines]
     total = "total" if cost.complete else "total of what is known"
     sums = _row([f"**{total}**", "", f"**{usd(cost.per_hour)}**", f"**{usd(cost.per_month)}**", ""])
     notes = dict.fromkeys(f"- {prose(c.item)}: {prose(c.note)}" for c in cost.lines if c.note)
@@ -292,10 +292,6 @@ def _scaling(plan: PlanDocument) -> list[Part]:
 
 def _role_cost(role: RoleCost) -> str:
     return _row([code(role.engine, 160), str(role.gpus), *role_prices(role)])
-
-
-def _dated(line: CostLine) -> str:
-    return " ".join(part for part in (line.as_of, line.region and code(line.region)) if part)
 
 
 def _resources(plan: PlanDocument) -> Part:

@@ -31,6 +31,7 @@ from .figures import (
     idle_nodes,
     notes_of,
     overview,
+    price_of,
     role_prices,
     scaling_cells,
     traffic_lines,
@@ -171,8 +172,7 @@ def _cost(cost: Cost) -> list[Any]:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("price of", no_wrap=True)
     for line in cost.lines:
-        dated = " ".join(part for part in (line.as_of, line.region) if part)
-        table.add_row(line.item, str(line.quantity), usd(line.per_hour), usd(line.per_month), dated)
+        table.add_row(line.item, str(line.quantity), usd(line.per_hour), usd(line.per_month), price_of(line))
     table.add_section()
     table.add_row("total" if cost.complete else "total of what is known", "", usd(cost.per_hour), usd(cost.per_month), "", style="bold")
     notes = dict.fromkeys(f"{line.item}: {line.note}" for line in cost.lines if line.note)

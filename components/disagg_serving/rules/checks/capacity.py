@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import date
 
 from ...corrections import Correction
 from ...errors import Level
@@ -194,10 +195,17 @@ def quota(s: Subject) -> Iterator[Fault]:
 
 @rule("price-age", Level.WARNING, Stage.LAYOUT, "our choice: docs/reference/catalogue.md")
 def price_age(s: Subject) -> Iterator[Fault]:
-    """Prices that make up most of the cost are at most 180 days old."""
+    """Prices that make up most of the cost are at most 180 days old; the age of those that come with this package is only said."""
+    types = {pool.name: pool.instance.id for pool in s.layout.pools} if s.layout else {}
     for line in old_prices(cost_of(s.layout), today()) if s.layout else ():
-        fix = say("give a newer one in a catalogue folder of your own ({catalogDirs})")
-        yield Fault("catalogDirs", f"hold no newer price of {line.item} than that of {line.as_of}", None, f"at most {OLD_DAYS} days old", fix)
+        kind = types.get(line.name)
+        if kind is not None and s.catalog.instances.is_added(kind):
+            message = f"hold no newer price of {kind} than that of {line.as_of}"
+            yield Fault("catalogDirs", message, None, f"at most {OLD_DAYS} days old", f"put the price of today into instances/{kind}.yaml")
+        else:
+            newer = say("`--look-up` asks AWS for the one of today, and a folder of {catalogDirs} may hold it") if kind is not None else ""
+            age = (today() - date.fromisoformat(line.as_of or "")).days
+            yield Fault("models", f"rest on a list price of {line.item} that is {age} days old ({line.as_of})", None, "", newer, Level.INFO)
 
 
 def _paths(groups: Iterable[Group]) -> Phrase:
