@@ -13,14 +13,14 @@ from disagg_serving.errors import Finding, Level, SpecError
 from disagg_serving.recording.plan import make_plans
 from disagg_serving.rules import rules
 from disagg_serving.rules.evaluation import evaluate_file, judge
-from disagg_serving.rules.explanations import Case, explained, explanation_of
+from disagg_serving.rules.explanations import CASES_DIR, Case, explanation_of
 from disagg_serving.rules.form import FORM_CHECKS
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT
 from slots import loose
 
 LEVELS: Mapping[str, Level] = dict.fromkeys(FORM_CHECKS, Level.ERROR) | {r.id: r.level for r in rules()}
-EXPLANATIONS = {rule: explanation_of(rule) for rule in explained()}
+EXPLANATIONS = {rule: explanation_of(rule) for rule in sorted(file.stem for file in CASES_DIR.glob("*.yaml"))}
 ALSO: Mapping[str, set[str]] = {"accepted": {"group-capacity"}}
 """Errors that a bad case cannot do without: what is not accepted stays an error."""
 PROJECT = "name: example\nruntime: python\n"

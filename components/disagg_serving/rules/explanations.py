@@ -79,11 +79,6 @@ class Explanation(_Data):
         return self
 
 
-def explained() -> list[str]:
-    """The ids of the rules and form checks that have a file, sorted."""
-    return sorted(file.stem for file in CASES_DIR.glob("*.yaml"))
-
-
 def explanation_of(rule_id: str) -> Explanation:
     """The explanation of a rule or a form check. Raises OSError where it has no file, ValidationError where that has another form."""
     return Explanation.model_validate(read_yaml(CASES_DIR / f"{rule_id}.yaml"))
