@@ -24,10 +24,10 @@ class CostLine(Record):
     as_of: str | None
     """Day of the price, as YYYY-MM-DD."""
     note: str
-    idle: int = field(default=0, metadata=LEFT_OUT)
-    """Reserved nodes among them that no pod uses. Left out where there is none."""
-    other_region: bool = field(default=False, metadata=LEFT_OUT)
-    """Whether the price is that of another region than the environment's, for which none is listed. Left out where it is not."""
+    idle: int = 0
+    """Reserved nodes among them that no pod uses."""
+    other_region: bool = False
+    """Whether the price is that of another region than the environment's, for which none is listed."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ class PlacedPool(Record):
     nodes: Sequence[PlacedNode]
     unplaced: Sequence[str] = field(default=(), metadata=LEFT_OUT)
     """Pods that no node can hold. Left out where there is none."""
-    idle_nodes: int = field(default=0, metadata=LEFT_OUT)
-    """Reserved nodes, besides these, that no pod uses. Left out where there is none."""
+    idle_nodes: int = 0
+    """Reserved nodes, besides these, that no pod uses."""
 
 
 @dataclass(frozen=True)
