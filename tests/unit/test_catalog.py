@@ -10,7 +10,8 @@ import pytest
 import yaml
 from disagg_serving.catalog import Catalog, Model, load_catalog
 from disagg_serving.catalog.entries import Instance
-from disagg_serving.catalog.hf_config import GQA, MLA, read_model
+from disagg_serving.catalog.families import calculated
+from disagg_serving.catalog.hf_config import read_model
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.errors import Level, SpecError
 from disagg_serving.rules.evaluation import evaluate
@@ -342,8 +343,8 @@ def test_the_text_part_of_a_larger_model_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "path", "words"),
     [
-        (LLAMA_70B | {"architectures": ["MambaForCausalLM"]}, "architectures[0]", "MambaForCausalLM"),
         ({}, "architectures[0]", "none"),
+        (LLAMA_70B | {"architectures": ["../x"]}, "architectures[0]", "no class of a model"),
         ({k: v for k, v in LLAMA_70B.items() if k != "hidden_size"}, "hidden_size", "missing"),
         (LLAMA_70B | {"num_hidden_layers": "80"}, "num_hidden_layers", "80"),
         (LLAMA_70B | {"quantization_config": {"quant_method": "magic"}}, "quantization_config.quant_method", "magic"),
@@ -356,19 +357,34 @@ def test_configs_that_are_not_understood_are_refused(tmp_path: Path, data: objec
     with pytest.raises(SpecError, match=words) as caught:
         read_model(write_config(tmp_path, data), "m", "a/m")
     assert path in [f.path for f in caught.value.findings]
-    assert "architectures" not in path or all(a in str(caught.value) for a in GQA | MLA)
+    assert "architectures" not in path or all(a in str(caught.value) for a in calculated())
 
 
 def test_a_config_in_an_environment_names_its_place(tmp_path: Path) -> None:
     """A stack's model may be a folder; faults in it are findings at the model's path, and a good one needs its repository."""
     write_config(tmp_path / "good", LLAMA_70B)
-    write_config(tmp_path / "bad", LLAMA_70B | {"architectures": ["MambaForCausalLM"]})
+    write_config(tmp_path / "bad", {k: v for k, v in LLAMA_70B.items() if k != "hidden_size"})
     good, bad = ({"model": f"./{name}", "repository": "acme/m", "maxModelLen": 8192, "server": role(tensorParallel=4)} for name in ("good", "bad"))
     assert evaluate(environment(aggregated(**good)), tmp_path).require_layout().groups[0].served.repository == "acme/m"
     refused = evaluate(environment(aggregated(**bad)), tmp_path)
     (path,) = [f.path for f in refused.findings if f.id == "model-config"]
-    assert re.fullmatch(r"models\[0\]\.model: ?architectures\[0\]", path)
+    assert re.fullmatch(r"models\[0\]\.model: ?hidden_size", path)
     nameless = evaluate(environment(aggregated(**{**good, "repository": None})), tmp_path)
     assert [f.path for f in nameless.findings if f.id == "model-config"] == ["models[0].repository"]
     outside = evaluate(environment(aggregated(**{**good, "model": "../good"})), tmp_path / "bad")
     assert [f.path for f in outside.findings if f.id == "model-config"] == ["models[0].model"]
+
+
+def test_an_unknown_class_is_refused_until_a_start_settles_it(tmp_path: Path) -> None:
+    """Its memory is never guessed: an error at the model, none with the figures of its log, and a warning for a catalogue entry of one's own."""
+    write_config(tmp_path / "odd", LLAMA_70B | {"architectures": ["MambaForCausalLM"]})
+    odd = {"model": "./odd", "repository": "acme/m", "maxModelLen": 8192}
+
+    def said(of: dict[str, Any], **more: Any) -> list[tuple[str, Level]]:
+        return [(f.path, f.level) for f in evaluate(environment(of, **more), tmp_path).findings if f.id in {"memory-unknown", "calibration"}]
+
+    assert said(aggregated(**odd, server=role(tensorParallel=4))) == [("models[0].model", Level.ERROR)]
+    log = {"weightsGiB": 33.0, "kvCacheGiB": 30.0, "kvCacheTokens": 400_000}
+    assert said(aggregated(**odd, server=role(tensorParallel=4, calibration=log))) == []
+    user_entry(tmp_path / "mine", "models", "qwen3-32b", "own", architecture="MambaForCausalLM")
+    assert said(aggregated(model="own", server=role(tensorParallel=4)), catalogDirs=["mine"]) == [("models[0].model", Level.WARNING)]

@@ -62,7 +62,8 @@ def _of_data() -> Iterator[tuple[str, str]]:
         if file.suffix == ".yaml" and where.startswith("tests/data/models/"):
             yield from ((where, source) for source in _sources_in(read_yaml(file)))
         if file.suffix == ".csv":
-            yield from ((f"{where} {row['id']}", row["source"]) for row in csv.DictReader(_text(file).splitlines()))
+            lines = (line for line in _text(file).splitlines() if not line.startswith("#"))
+            yield from ((f"{where} {row['id']}", row["source"]) for row in csv.DictReader(lines))
     yield from ((name, pin.source) for name, pin in vars(pins).items() if isinstance(pin, pins.Pin))
 
 

@@ -16,7 +16,7 @@ from disagg_serving.rules.checks.balance import BUSY
 from factories import ROOT
 
 from engine.build import PARSERS, SERVING, SETTINGS
-from scripts.accuracy import NOT_COUNTED, case_catalog, compare, mean_error, read_cases
+from scripts.memory_cases import CASES, FURTHER_CASES, NOT_COUNTED, case_catalog, compare, mean_error, read_cases
 from scripts.traffic_cases import TOLERANCE
 from scripts.versions import pinned
 
@@ -64,10 +64,12 @@ PARSED = tuple(e.version for e in PARSERS)
 SPELLINGS = len(set(importlib.import_module("tests.engine.test_flags").spellings(PARSERS[0].version)))
 DRAWN = number("tests/engine/test_command_lines.py", "DRAWN")
 GENERATED = number("tests/unit/test_properties.py", "GENERATED")
-LOGS = [line for line in compare(read_cases(), case_catalog()) if line.counted and line.kv_error is not None]
+ROWS = [row for file in (CASES, FURTHER_CASES) for row in read_cases(file)]
+LOGS = [line for line in compare(ROWS, case_catalog()) if line.counted and line.kv_error is not None]
+OUTSIDE = [line for line in LOGS if not line.inside]
 ERROR = f"{100 * mean_error(LOGS):.1f}"
-OF_LOGS = {row["id"]: row for row in read_cases()}
-BILLIONS = [float(OF_LOGS[line.id]["params_b"]) for line in LOGS]
+OF_LOGS = {row["id"]: row for row in ROWS}
+BILLIONS = [float(OF_LOGS[line.id]["params_b"]) for line in LOGS if OF_LOGS[line.id]["params_b"]]
 GPUS = sorted({int(OF_LOGS[line.id]["tp"]) * int(OF_LOGS[line.id]["pp"]) for line in LOGS})
 OWN_FORMULA = sum("the source counts" in why for why in NOT_COUNTED.values())
 
@@ -80,7 +82,7 @@ FIGURES: dict[str, dict[str, object]] = {
         "Kubernetes #": SCHEMAS,
         "vLLM #": {PARSED[0], SERVING.version},
         f"vLLM {' and '.join('#' for _ in PARSED)}": PARSED,
-        "# start-up logs": WORDS[len(LOGS)],
+        "# start-up logs": str(len(LOGS)),
         "KV memory # %": ERROR,
         "names and # models": number("tests/unit/test_markdown.py", "MODELS"),
         "# injected faults": length("tests/live/test_verify.py", "FAULTS"),
@@ -121,9 +123,10 @@ FIGURES: dict[str, dict[str, object]] = {
     "docs/engine-serving.md": {"vLLM #": SERVING.version, "NIXL #": NIXL},
     "docs/forecast.md": {
         "KV memory # %": ERROR,
-        "over the # rows": WORDS[len(LOGS)],
-        "# to # billion parameters": (f"{min(BILLIONS):.0f}", f"{round(max(BILLIONS), -1):.0f}"),
-        f"{' or '.join('#' for _ in GPUS)} GPUs": tuple(WORDS[n] for n in GPUS),
+        "over the # rows": len(LOGS),
+        "# of them outside of their bars": WORDS[len(OUTSIDE)],
+        "# to # billion parameters": (f"{min(BILLIONS):.0f}", f"{max(BILLIONS):,.0f}"),
+        "on # to # GPUs": (min(GPUS), max(GPUS)),
         "# published figures": WORDS[OWN_FORMULA],
         "within # % where": f"{100 * TOLERANCE:.0f}",
         "warns above # %": f"{100 * BUSY:.0f}",

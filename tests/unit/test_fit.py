@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from disagg_serving.catalog import Catalog, Model, load_catalog
-from disagg_serving.catalog.hf_config import GQA, MLA
+from disagg_serving.catalog.families import calculated
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.errors import SpecError
 from disagg_serving.forecast import fit
 from disagg_serving.forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, unknown_architecture
 from disagg_serving.forecast.fit.constants import constant, follows, release
+from disagg_serving.forecast.fit.sparse import LONG
 from disagg_serving.forecast.fit.weights import indexer_layers, precisions, stages, weight_parts
 from disagg_serving.yaml_io import read_yaml
 from hypothesis import assume, given
@@ -50,7 +51,7 @@ def engines(models: list[str] = MODELS) -> st.SearchStrategy[dict[str, Any]]:
             "max_num_seqs": st.sampled_from([64, 1024]),
             "nixl": st.booleans(),
             "speculative": st.booleans(),
-            "blackwell": st.just(value=False),
+            "gpu": st.just("h100"),
         }
     )
 
@@ -77,7 +78,7 @@ def test_glm_5_does_not_fit_one_p5_and_fits_one_p5en() -> None:
     assert refused.kv_tokens == refused.kv_gib == Bars(0, 0, 0)
     text = "\n".join(f"{s.name}: {s.formula} -> {s.result}" for s in refused.steps)
     assert "79.19 GiB x 0.92 -> 72.85 GiB" in text
-    assert "72.85 - 89.03 - 6.51 GiB = -22.69, so nothing is left" in text
+    assert "72.85 - 89.10 - 7.56 GiB = -23.81, so nothing is left" in text
     assert accepted.longest_fitting == 202_752
 
 
@@ -123,6 +124,7 @@ def test_kv_bytes_a_token_are_exact(model: str, parallel: dict[str, Any], bf16: 
         ("llama-3.3-70b-instruct-fp8", {"tensor_parallel": 2}, 33.8),
         ("gpt-oss-120b", {"engine_version": "0.14.1"}, 64.38),  # https://github.com/vllm-project/vllm/issues/33155
         ("gpt-oss-120b", {"engine_version": "0.10.1"}, 65.97),  # https://github.com/vllm-project/vllm/issues/23278
+        ("gpt-oss-120b", {"engine_version": "0.11.0"}, 65.97),  # https://github.com/vllm-project/vllm/issues/27508
     ],
 )
 def test_weights_are_within_one_per_cent(model: str, parallel: dict[str, Any], gib: float) -> None:
@@ -184,22 +186,6 @@ def test_what_a_four_bit_checkpoint_quantises_is_read_from_its_size() -> None:
     assert fitted(facts=deepseek, tensor_parallel=8).weights_gib.mid == pytest.approx(51, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("gib", "version", "dtype", "expected"),
-    [
-        (H200, "0.33.0", "auto", 100_152),
-        (H200, "0.33.0", "fp8_e4m3", 61_464),
-        (B200, "0.33.0", "auto", 78 * (576 + 132)),
-        (B200, "0.33.0", "fp8_ds_mla", 61_464),
-        (B200, "0.24.0", "auto", 100_152),
-        (B200, "0.24.0", "fp8", 61_464),
-    ],
-)
-def test_sparse_models_choose_their_kv_layout_by_gpu_and_version(gib: float, version: str, dtype: str, expected: int) -> None:
-    """FP8 is packed (656 B) on Hopper; from v0.33 on Blackwell keeps it plain and takes it by default."""
-    assert fitted(gpu_memory_gib=gib, engine_version=version, kv_cache_dtype=dtype).kv_bytes_per_token_per_gpu == expected
-
-
 def test_blocks_have_the_size_of_the_kernel() -> None:
     """Blocks of 16 for grouped-query attention, of 64 for MLA kernels that want them, and what was asked for where it was."""
     sizes = [fitted(m).block_size for m in ("llama-3.1-8b-instruct", "deepseek-v3", "glm-5-fp8")]
@@ -235,7 +221,8 @@ def test_overhead_follows_step_size_role_and_version() -> None:
     """More tokens a step, a NIXL connector and CUDA graphs inside the budget each take memory; a later stage that samples takes most."""
     base = fitted("qwen3-32b", tensor_parallel=4, engine_version="0.19.0").overhead_gib
     assert base.low < base.mid < base.high
-    assert fitted("qwen3-32b", tensor_parallel=4, engine_version="0.21.0").overhead_gib.mid == pytest.approx(base.mid + 1)
+    assert 0.8 < fitted("qwen3-32b", tensor_parallel=4, engine_version="0.20.0").overhead_gib.mid - base.mid < 1.6
+    assert fitted("qwen3-32b", tensor_parallel=4, engine_version="0.20.0", eager=True).overhead_gib.mid < base.mid - 1
     assert fitted("qwen3-32b", tensor_parallel=4, engine_version="0.11.0").overhead_gib.mid > base.mid
     assert fitted("qwen3-32b", tensor_parallel=4, engine_version="0.19.0", nixl=True).overhead_gib.mid == pytest.approx(base.mid + 3.5)
     assert fitted("qwen3-32b", tensor_parallel=4, engine_version="0.19.0", max_num_batched_tokens=65_536).overhead_gib.mid > base.mid + 2
@@ -258,7 +245,13 @@ def test_bars_are_as_wide_as_planning_says(model: str) -> None:
 def test_a_longer_limit_never_holds_more(engine: dict[str, Any], length: int) -> None:
     """Tokens never rise with maxModelLen, nor do requests; only the number that vLLM derives for windows is no capacity and may."""
     short, long = (fitted(**{**engine, "max_model_len": n}) for n in sorted((engine["max_model_len"], length)))
+    facts = CATALOG.models[engine["model"]]
+    same_rows = max(engine["max_model_len"], length) <= LONG or min(engine["max_model_len"], length) > LONG
+    assume(facts.indexer is None or same_rows)  # above 256 x 1024 tokens newer engines unpack fewer rows
     assert long.max_concurrency.mid <= short.max_concurrency.mid
+    if facts.indexer is not None:
+        assert long.kv_gib.mid <= short.kv_gib.mid, "sparse attention unpacks an FP8 cache of the longest sequence"
+        return
     assert long.kv_gib == short.kv_gib
     assert long.blocks == short.blocks
     if not long.plan.hybrid:
@@ -353,7 +346,7 @@ def test_unknown_attention_is_refused_and_never_guessed() -> None:
         with pytest.raises(SpecError) as caught:
             fitted(facts=facts)
         assert [f.path for f in caught.value.findings] == [path]
-    assert all(a in unknown_architecture(cases["architecture"]).allowed for a in GQA | MLA)  # type: ignore[union-attr]
+    assert all(a in unknown_architecture(cases["architecture"]).allowed for a in calculated())  # type: ignore[union-attr]
     assert [unknown_architecture(m) for m in CATALOG.models.values()] == [None] * len(MODELS)
 
 

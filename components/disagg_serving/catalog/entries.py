@@ -113,6 +113,7 @@ class Moe(Spec):
     shared_experts: Annotated[int, Field(ge=0)] = Field(0, description="Experts that every token visits.")
     intermediate_size: Whole = Field(..., description="Inner size of one expert.")
     dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers without experts.")
+    every_nth: Whole = Field(1, alias="everyNth", description="Of the other layers each n-th has experts, n being this.")
 
 
 class SlidingWindow(Spec):
@@ -120,6 +121,35 @@ class SlidingWindow(Spec):
 
     size: Whole = Field(..., description="Window in tokens.")
     layers: Whole = Field(..., description="How many layers have it.")
+    kv_heads: Whole | None = Field(None, description="Their KV heads; absent where they are those of the other layers.")
+    head_dim: Whole | None = Field(None, description="Their head size; absent where it is that of the other layers.")
+
+
+class LinearAttention(Spec):
+    """Layers that keep a state of a fixed size instead of KV (gated delta net)."""
+
+    layers: Whole = Field(..., description="How many layers are linear.")
+    key_heads: Whole = Field(..., description="Heads of queries and keys.")
+    value_heads: Whole = Field(..., description="Heads of values.")
+    key_head_dim: Whole = Field(..., description="Size of a key.")
+    value_head_dim: Whole = Field(..., description="Size of a value.")
+    kernel: Whole = Field(..., description="Tokens that the convolution sees.")
+
+
+class Vision(Spec):
+    """A vision tower: an encoder of patches and the projector behind it, both bf16."""
+
+    layers: Whole = Field(..., description="Layers of the encoder.")
+    hidden_size: Whole = Field(..., description="Hidden size of the encoder.")
+    intermediate_size: Whole = Field(..., description="Inner size of its MLP.")
+    attention_heads: Whole = Field(..., description="Its heads; tensor parallelism cuts layers where it divides them.")
+    patch_size: Whole = Field(..., description="Pixels of a patch's side.")
+    frames: Whole = Field(1, description="Frames of a patch.")
+    gated: bool = Field(False, description="Whether its MLP has a gate beside up and down.")
+    positions: Annotated[int, Field(ge=0)] = Field(0, description="Learned positions.")
+    patches_per_token: Whole = Field(4, description="Patches that become one token of the language model.")
+    item_tokens: Whole = Field(..., description="Tokens of the largest image.")
+    projector_millions: Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)] = Field(..., description="Its projector, in millions.")
 
 
 class Parameters(Spec):
@@ -147,6 +177,9 @@ class Model(Entry):
     indexer: Indexer | None = Field(None, description="Present with sparse attention by an indexer.")
     moe: Moe | None = Field(None, description="Present with experts.")
     sliding_window: SlidingWindow | None = Field(None, description="Present where some layers attend to a window only.")
+    linear_attention: LinearAttention | None = Field(None, description="Present where some layers keep a state instead of KV.")
+    gated_attention: bool = Field(False, description="Whether the query projection also makes a gate of attention's output.")
+    vision: Vision | None = Field(None, description="Present with a vision tower.")
     mtp_layers: Annotated[int, Field(ge=0)] = Field(0, description="Multi-token-prediction layers.")
     tied_embeddings: bool = Field(False, description="Whether input and output embeddings are one.")
     weight_dtype: WeightDtype = Field(..., description="Dtype of most weights.")

@@ -10,12 +10,14 @@ from ..planning.shapes import Group, Layout, block_size_of
 from .fit import Calibration, Capacity, EngineShape, capacity
 
 KIND = {"server": "aggregated"}
+KERNELS = ("deep_gemm", "flashinfer_cutlass", "flashinfer_trtllm", "marlin", "triton")
+"""Kernels of experts that may be asked for by name (vllm: KernelConfig.moe_backend) and whose memory is known."""
 
 
 def shape_of(group: Group) -> EngineShape:
     """What the memory of one engine of a group depends on. Raises SpecError for numbers that no engine has."""
     served, role, model = group.served, group.spec, group.served.spec
-    measured = role.calibration
+    measured, flags = role.calibration, _flags(model.extra_args)
     return EngineShape(
         facts=served.facts,
         engine_version=served.engine.version,
@@ -31,7 +33,13 @@ def shape_of(group: Group) -> EngineShape:
         block_size=block_size_of(group.served),
         max_num_batched_tokens=role.max_num_batched_tokens,
         max_num_seqs=role.max_num_seqs,
+        gpu=group.instance.gpu.name,
+        eager="--enforce-eager" in flags,
+        text_only="--language-model-only" in flags,
+        whole_encoder=flags.get("--mm-encoder-tp-mode") == "data",
+        moe_backend=flags["--moe-backend"] if flags.get("--moe-backend") in KERNELS else "",
         speculative=model.speculative is not None,
+        draft_tokens=model.speculative.num_speculative_tokens if model.speculative else 0,
         nixl=model.disaggregated,
         all2all_backend=role.all2all_backend,
         calibration=Calibration(
@@ -43,6 +51,11 @@ def shape_of(group: Group) -> EngineShape:
         if measured
         else None,
     )
+
+
+def _flags(arguments: list[str]) -> dict[str, str]:
+    """Flags of the command line with their values."""
+    return {name: value for name, _, value in (argument.partition("=") for argument in arguments)}
 
 
 def capacity_of(group: Group) -> Capacity | None:

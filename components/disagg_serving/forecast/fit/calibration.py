@@ -83,13 +83,19 @@ class Expected:
     hybrid: bool = False
 
 
+def over_budget(record: Calibration, budget_gib: float) -> list[tuple[str, str]]:
+    """Whether a record is of more memory than vLLM may use of a GPU, GiB."""
+    together = record.weights_gib + record.kv_gib
+    if together <= budget_gib:
+        return []
+    return [
+        ("kvCacheGiB", say("and {weightsGiB} are {:.1f} GiB together, more than the {:.1f} GiB that vLLM may use of a GPU", together, budget_gib))
+    ]
+
+
 def contradictions(record: Calibration, expected: Expected) -> list[tuple[str, str]]:
     """Where a record cannot be of the engine that it is used for: the field as in the stack file, and what is wrong with it."""
-    found: list[tuple[str, str]] = []
-    together, weights = record.weights_gib + record.kv_gib, expected.weights_gib
-    if together > expected.budget_gib:
-        message = say("and {weightsGiB} are {:.1f} GiB together, more than the {:.1f} GiB that vLLM may use of a GPU", together, expected.budget_gib)
-        found.append(("kvCacheGiB", message))
+    found, weights = over_budget(record, expected.budget_gib), expected.weights_gib
     off = HYBRID_TOKENS_OFF if expected.hybrid else TOKENS_OFF
     if record.tokens is not None and all(abs(record.tokens - n) > off * n for n in expected.tokens):
         likely = min(expected.tokens, key=lambda n: abs(n - (record.tokens or 0)))

@@ -10,11 +10,11 @@ from functools import partial
 from ...document.capacity import Bars, Fit
 from ...errors import SpecError
 from .budget import budget_gib, overhead
-from .calibration import Calibration, Expected, contradictions
+from .calibration import Calibration, Expected, contradictions, over_budget
 from .constants import exactly
 from .engine_shape import GIB, EngineShape, unknown_architecture
-from .kv import KvPlan, kv_plan
-from .steps import Figures, Step, explain
+from .kv import BLOCK, KvPlan, kv_plan
+from .steps import Figures, Step, explain, explain_record
 from .weights import Stage, in_gib, stages, weights
 
 MANY_TIMES = 3
@@ -105,11 +105,13 @@ class _Pool:
 def capacity(shape: EngineShape) -> Capacity:
     """What an engine holds.
 
-    With a calibration record low, mid and high are one number, and Fit is never TIGHT. Raises SpecError for a model whose attention is not
-    known, and for numbers that no engine has.
+    With a calibration record low, mid and high are one number, and Fit is never TIGHT; with its tokens it settles a model whose attention is
+    not known. Raises SpecError for such a model without one, and for numbers that no engine has.
     """
     if finding := unknown_architecture(shape.facts):
-        raise SpecError([finding])
+        if shape.calibration is None or shape.calibration.tokens is None:
+            raise SpecError([finding])
+        return _of_record(shape, shape.calibration, shape.calibration.tokens)
     plan, budget = kv_plan(shape), budget_gib(shape)
     ranks = [_rank(shape, stage, budget) for stage in stages(shape)]
     tightest = min(range(len(ranks)), key=lambda i: ranks[i].left.mid / plan.block_bytes[i])
@@ -144,17 +146,18 @@ def capacity(shape: EngineShape) -> Capacity:
 
 
 def calibration_faults(shape: EngineShape) -> list[tuple[str, str]]:
-    """Where the shape's calibration contradicts the shape: field and message. None without a calibration. Raises SpecError like `capacity`."""
+    """Where the shape's calibration contradicts the shape: field and message. None without a calibration."""
     record = shape.calibration
     if record is None:
         return []
-    if finding := unknown_architecture(shape.facts):
-        raise SpecError([finding])
+    share = record.gpu_memory_utilization or shape.gpu_memory_utilization
+    if unknown_architecture(shape.facts):
+        return over_budget(record, shape.gpu_memory_gib * share)
     plan, cut = kv_plan(shape), stages(shape)
     held = [in_gib(weights(shape, stage)) for stage in cut]
     pools = [_Pool(plan, i).blocks(record.kv_gib) for i in range(len(cut))]
     expected = Expected(
-        shape.gpu_memory_gib * (record.gpu_memory_utilization or shape.gpu_memory_utilization),
+        shape.gpu_memory_gib * share,
         max(held, key=lambda bars: bars.mid),
         tuple(plan.tokens_of(blocks, record.max_model_len or shape.model_len) for blocks in pools),
         plan.hybrid,
@@ -163,9 +166,9 @@ def calibration_faults(shape: EngineShape) -> list[tuple[str, str]]:
 
 
 def calibration_doubts(shape: EngineShape) -> list[tuple[str, str]]:
-    """Where the shape's calibration leaves an overhead that no such engine has: field and message. Raises SpecError like `capacity`."""
+    """Where the shape's calibration leaves an overhead that no such engine has: field and message."""
     record = shape.calibration
-    if record is None:
+    if record is None or unknown_architecture(shape.facts):
         return []
     usual = capacity(replace(shape, calibration=None)).overhead_gib
     left = shape.gpu_memory_gib * (record.gpu_memory_utilization or shape.gpu_memory_utilization) - record.weights_gib - record.kv_gib
@@ -174,6 +177,34 @@ def calibration_doubts(shape: EngineShape) -> list[tuple[str, str]]:
         return []
     message = f"leaves {left:.1f} GiB of a GPU's budget for overhead, far {far} than the {usual.low:.1f} to {usual.high:.1f} GiB of this engine"
     return [("kvCacheGiB", message)]
+
+
+def _of_record(shape: EngineShape, record: Calibration, tokens: int) -> Capacity:
+    """What a log says of a model that nothing here can calculate. Its tokens are taken as those of requests of the longest length."""
+    budget, size = budget_gib(shape), shape.block_size or BLOCK
+    rank = _calibrated(shape, record, stages(shape)[0], budget)
+    each = math.ceil(record.kv_gib * GIB / tokens)
+    plan = KvPlan(size, (each,), (each * size,))
+    blocks = exactly(_Pool(plan, 0).blocks(rank.kv.mid))
+    needed, longest = plan.blocks_of(shape.model_len), max(shape.facts.context_length, shape.model_len)
+    held = exactly(blocks.mid * size)
+    return Capacity(
+        budget_gib=budget,
+        weights_gib=rank.weights,
+        overhead_gib=rank.overhead,
+        kv_gib=rank.kv,
+        kv_bytes_per_token_per_gpu=each,
+        kv_tokens=held,
+        max_concurrency=blocks.times(1 / needed),
+        fits=_fit(blocks, needed),
+        explained=partial(explain_record, shape, record, held),
+        longest_fitting=plan.longest(int(blocks.mid), longest),
+        surely_fitting=plan.longest(int(blocks.mid), longest),
+        block_size=size,
+        blocks=blocks,
+        plan=plan,
+        ranks=shape.data_parallel,
+    )
 
 
 def _rank(shape: EngineShape, stage: Stage, budget: float) -> _Rank:

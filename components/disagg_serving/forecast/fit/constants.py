@@ -53,10 +53,13 @@ def newest_engine() -> str:
     return str(_data()["newestEngine"])
 
 
-def batch_defaults(gpu_memory_gib: float, version: str) -> tuple[int, int]:
-    """What `vllm serve` itself takes for tokens and sequences of one engine step, by GPU memory in GiB and engine version."""
-    at = release(version)
-    fitting = (d for d in _data()["batchDefaults"] if gpu_memory_gib >= d["fromGiB"] and at >= release(d.get("from", "0.0")))
+def batch_defaults(gpu_memory_gib: float, version: str, *, small: bool = False) -> tuple[int, int]:
+    """What `vllm serve` itself takes for tokens and sequences of one engine step, by GPU memory in GiB and engine version.
+
+    `small` is for a GPU whose name vLLM gives the least ones.
+    """
+    at, memory = release(version), 0.0 if small else gpu_memory_gib
+    fitting = (d for d in _data()["batchDefaults"] if memory >= d["fromGiB"] and at >= release(d.get("from", "0.0")))
     chosen = next(fitting)
     return chosen["maxNumBatchedTokens"], chosen["maxNumSeqs"]
 

@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 
 from ...catalog.entries import Model
-from ...catalog.hf_config import GQA, MLA, SUPPORTED
+from ...catalog.families import calculated, family_of
 from ...errors import Finding, Level, SpecError
 from ...phrases import say
 from .calibration import Calibration
 from .constants import batch_defaults, release
+from .gpus import BLACKWELL, Gpu, gpu_of
 
 GIB = 2**30
-BLACKWELL_GIB = 160
-"""GPUs of the catalogue with more memory than this (as torch sees it) are Blackwell; vLLM's own defaults change at the same size."""
 KV_DTYPES = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
 WIDE_RANKS = 8
 """From so many ranks on, experts over data-parallel engines count as wide EP, whose error bars and DeepEP buffers are a class of their own."""
@@ -24,11 +23,14 @@ WIDE_RANKS = 8
 class EngineShape:
     """Everything that the memory of one engine depends on.
 
-    `gpu_memory_gib` is what torch sees of one GPU (catalogue: memoryGiBTorch), `max_model_len` the longest sequence in tokens (None: the
-    model's context), `nodes` the nodes that one engine spans, `speculative` whether the model's own MTP layers draft, `nixl` whether the
-    engine moves KV over NIXL, `all2all_backend` how whole experts exchange tokens (DeepEP keeps buffers for it). None of `block_size`,
-    `max_num_batched_tokens` and `max_num_seqs` means vLLM's default; None of `blackwell` means that the GPU's memory tells.
-    Raises SpecError for numbers that no engine has.
+    `gpu_memory_gib` is what torch sees of one GPU (catalogue: memoryGiBTorch), `gpu` its name (of catalog/gpus.yaml; another one means that
+    the memory tells), `max_model_len` the longest sequence in tokens (None: the model's context), `nodes` the nodes that one engine spans,
+    `speculative` whether the model's own MTP layers draft and `draft_tokens` how many tokens ahead, `eager` whether no CUDA graphs are
+    captured, `text_only` whether a vision tower is left out (--language-model-only), `whole_encoder` whether each GPU keeps all of it
+    (--mm-encoder-tp-mode data), `nixl` whether the engine moves KV over NIXL,
+    `all2all_backend` how whole experts exchange tokens (DeepEP keeps buffers for it), `moe_backend` the kernel of experts by its name in
+    catalog/expert-kernels.yaml (empty: vLLM's choice). None of `block_size`, `max_num_batched_tokens` and
+    `max_num_seqs` means vLLM's default. Raises SpecError for numbers that no engine has.
     """
 
     facts: Model
@@ -50,7 +52,12 @@ class EngineShape:
     all2all_backend: str | None = None
     calibration: Calibration | None = None
     max_num_seqs: int | None = None
-    blackwell: bool | None = None
+    gpu: str = ""
+    eager: bool = False
+    draft_tokens: int = 0
+    text_only: bool = False
+    whole_encoder: bool = False
+    moe_backend: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no engine has."""
@@ -96,19 +103,24 @@ class EngineShape:
         return self.max_model_len or self.facts.context_length
 
     @property
+    def on(self) -> Gpu:
+        """The GPU."""
+        return gpu_of(self.gpu, self.gpu_memory_gib)
+
+    @property
     def on_blackwell(self) -> bool:
         """Whether the GPU is of the Blackwell generation, where vLLM chooses other kernels."""
-        return self.gpu_memory_gib >= BLACKWELL_GIB if self.blackwell is None else self.blackwell
+        return self.on.capability >= BLACKWELL
 
     @property
     def batched_tokens(self) -> int:
         """Tokens of one engine step."""
-        return self.max_num_batched_tokens or batch_defaults(self.gpu_memory_gib, self.engine_version)[0]
+        return self.max_num_batched_tokens or batch_defaults(self.gpu_memory_gib, self.engine_version, small=self.on.small_steps)[0]
 
     @property
     def sequence_slots(self) -> int:
         """Sequences of one engine step."""
-        return min(self.max_num_seqs or batch_defaults(self.gpu_memory_gib, self.engine_version)[1], self.batched_tokens)
+        return min(self.max_num_seqs or batch_defaults(self.gpu_memory_gib, self.engine_version, small=self.on.small_steps)[1], self.batched_tokens)
 
     @property
     def expert_ranks(self) -> int:
@@ -134,19 +146,23 @@ class EngineShape:
 def unknown_architecture(facts: Model) -> Finding | None:
     """The finding for a model whose attention is not known, or None: its memory is then refused and never guessed.
 
-    Known are the classes of catalog/hf_config.py, each with the facts that its kind of attention needs.
+    Known are the classes of catalog/families.yaml, each with the facts that its kind of attention needs.
     """
-    name = facts.architecture
-    if name not in SUPPORTED:
-        message = "is an architecture whose memory is not known here"
-        return _refused("architecture", message, name, ", ".join(sorted(SUPPORTED)), f"see what {name} keeps per token before it is added")
-    if (name in MLA) != (facts.mla is not None):
-        kind = "latent attention (mla)" if name in MLA else "grouped-query attention, without mla"
+    name, family = facts.architecture, family_of(facts.architecture)
+    if family is None or family.unknown:
+        message = "is an architecture whose memory is not known here" + (f": {family.unknown}" if family else "")
+        fix = "start it once, and take the role's calibration from its log with `disagg fit --log`"
+        return _refused("architecture", message, name, ", ".join(calculated()), fix)
+    if (family.attention == "latent") != (facts.mla is not None):
+        kind = "latent attention (mla)" if family.attention == "latent" else "grouped-query attention, without mla"
         return _refused("mla", f"does not go with {name}, which has {kind}", None, "the facts of the model's config.json")
-    if name in GQA and facts.indexer is not None:
+    if facts.mla is None and facts.indexer is not None:
         return _refused("indexer", f"does not go with {name}, which has no sparse attention", None, "no indexer")
-    if facts.sliding_window is not None and (name in MLA or facts.sliding_window.layers > facts.layers):
+    if facts.sliding_window is not None and (facts.mla or facts.sliding_window.layers > facts.layers):
         return _refused("slidingWindow", f"does not go with {name} of {facts.layers} layers", facts.sliding_window.layers, "fewer layers, and no mla")
+    linear = facts.linear_attention
+    if linear is not None and (not family.linear or linear.layers >= facts.layers):
+        return _refused("linearAttention", f"does not go with {name} of {facts.layers} layers", linear.layers, "fewer layers, of another class")
     return None
 
 

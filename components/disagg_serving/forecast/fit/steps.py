@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from ...document.capacity import Bars
 from ...records import Record
 from .budget import overhead_parts
+from .calibration import Calibration
 from .constants import newest_engine, release
 from .engine_shape import GIB, EngineShape
-from .kv import KvPlan, indexer_bytes, layer_bytes
+from .kv import KvPlan, indexer_bytes, layer_bytes, state_bytes
 from .weights import Stage, indexer_layers, weight_parts
 
 
@@ -71,6 +72,18 @@ def explain(shape: EngineShape, plan: KvPlan, f: Figures) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def explain_record(shape: EngineShape, record: Calibration, tokens: Bars) -> tuple[Step, ...]:
+    """The steps for a model of which only a start-up log is known."""
+    budget, logged = shape.gpu_memory_gib * shape.gpu_memory_utilization, record.tokens or 1
+    return (
+        Step("budget", f"{shape.gpu_memory_gib:g} GiB x {shape.gpu_memory_utilization:g}", f"{budget:.2f} GiB"),
+        Step("weights", "start-up log", f"{record.weights_gib:.2f} GiB"),
+        Step("KV cache", "start-up log", f"{record.kv_gib:.2f} GiB"),
+        Step("KV bytes a token", f"{record.kv_gib:g} GiB / {logged:,} tokens of the start-up log", f"{record.kv_gib * GIB / logged:,.0f} B"),
+        Step("tokens", "as the log prints them, for requests of its longest length", f"{tokens.mid:,.0f} tokens"),
+    )
+
+
 def _weights(shape: EngineShape, stage: Stage) -> dict[str, float]:
     return {name: size / GIB for name, size in weight_parts(shape, stage).items()}
 
@@ -89,13 +102,15 @@ def _left(budget: float, held: Bars, kept: Bars) -> str:
 
 
 def _token(shape: EngineShape, stage: Stage) -> str:
-    window = shape.facts.sliding_window
+    window, linear = shape.facts.sliding_window, shape.facts.linear_attention
     layers, indexers = stage.layers + stage.mtp, indexer_layers(shape.facts, stage)
     text = f"{layers} layers x {layer_bytes(shape):,} B"
     if indexers:
         text += f" + {indexers} indexers x {indexer_bytes(shape)} B"
     if window:
         text += f", less {window.layers} of {shape.facts.layers} layers that hold {window.size} tokens"
+    if linear:
+        text += f", less {linear.layers} of {shape.facts.layers} layers that hold a state of {state_bytes(shape):,} B a sequence"
     return text + (f", over {shape.decode_context_parallel} GPUs" if shape.decode_context_parallel > 1 else "")
 
 
@@ -103,8 +118,9 @@ def _tokens(plan: KvPlan, blocks: Bars, length: int) -> str:
     if not plan.hybrid:
         return f"{blocks.mid:,.0f} blocks x {plan.block_size * plan.shards}"
     if plan.printed_by_concurrency:
-        return f"{blocks.mid:,.0f} blocks / {plan.blocks_of(length):,} blocks x {length:,} tokens, as vLLM prints it for layers with windows"
-    return f"{blocks.mid:,.0f} blocks / {plan.full_groups + plan.window_groups} groups x {plan.block_size}, as vLLM prints it for layers with windows"
+        return f"{blocks.mid:,.0f} blocks / {plan.blocks_of(length):,} blocks x {length:,} tokens, as vLLM prints it for layers of several kinds"
+    groups = plan.full_groups + plan.window_groups + plan.state_groups
+    return f"{blocks.mid:,.0f} blocks / {groups} groups x {plan.printed_block}, as vLLM prints it for layers of several kinds"
 
 
 def _range(bars: Bars, unit: str, digits: int = 2) -> str:

@@ -9,6 +9,9 @@ from ...catalog.entries import Model
 from ...document.capacity import Bars
 from .constants import constant, follows
 from .engine_shape import GIB, EngineShape
+from .experts import expert_kernel
+from .sparse import index_table, kept_at_load
+from .vision import tower_weights
 
 BF16 = 2.0
 FP8 = 1 + 4 / 128**2
@@ -73,10 +76,22 @@ def indexer_layers(facts: Model, stage: Stage) -> int:
     return len([layer for layer in full if stage.first <= layer < stage.end]) + stage.mtp
 
 
+def expert_layers(facts: Model, stage: Stage) -> int:
+    """Layers of a stage with experts, draft layers included: each n-th after the first dense ones."""
+    moe = facts.moe
+    if moe is None:
+        return 0
+    return stage.mtp + sum(layer >= moe.dense_layers and (layer + 1) % moe.every_nth == 0 for layer in range(stage.first, stage.end))
+
+
+def share(layers: int, facts: Model, stage: Stage) -> int:
+    """Layers of a kind on a stage, the kinds being spread evenly over the model."""
+    return math.ceil(layers * stage.layers / facts.layers)
+
+
 def weights(shape: EngineShape, stage: Stage) -> Bars:
     """Weights of one GPU of a stage in bytes; bars of catalog/overheads.yaml, wider where the quantised parts are not known."""
-    name = "weights" if shape.facts.indexer is None else "weightsOfNewArchitectures"
-    bars = constant(name, shape.engine_version)
+    bars = constant("weights", shape.engine_version)
     guesses = [_bytes(shape, stage, p) for p in precisions(shape.facts)]
     padded = _bytes(shape, stage, precisions(shape.facts)[0], widest=True)
     return Bars(min(guesses) * bars.low, guesses[0] * bars.mid, max(*guesses, padded) * bars.high)
@@ -104,26 +119,29 @@ def precisions(facts: Model) -> list[Precision]:
 def _checkpoint(facts: Model, precision: Precision) -> float:
     alone = EngineShape(facts, "0.0", 1, speculative=True)
     (stage,) = stages(alone)
-    return _bytes(alone, stage, precision)
+    return _bytes(alone, stage, precision) - kept_at_load(alone) - index_table(alone)
 
 
 def weight_parts(shape: EngineShape, stage: Stage, precision: Precision | None = None, *, widest: bool = False) -> dict[str, float]:
     """Bytes of one GPU of a stage by part, in the likeliest precision unless another is given; `widest` takes the largest padding."""
     facts, h, p = shape.facts, shape.facts.hidden_size, precision or precisions(shape.facts)[0]
     layers = stage.layers + stage.mtp
-    dense = layers if facts.moe is None else max(0, min(facts.moe.dense_layers, stage.end) - stage.first)
+    with_experts = expert_layers(facts, stage) if facts.moe else 0
+    dense = layers - with_experts
     table = math.ceil(facts.vocab_size / VOCABULARY_PADDING) * VOCABULARY_PADDING * h * BF16 / shape.tensor_parallel
     tables = stage.is_first + (stage.is_last and not (facts.tied_embeddings and stage.is_first))
     rotated = facts.mla.qk_rope_head_dim if facts.mla else facts.head_dim
     parts = {
-        "attention": layers * _attention(shape, p),
+        "attention": _attentions(shape, stage, p),
         "indexers": indexer_layers(facts, stage) * _indexer(shape, p),
         "dense layers": dense * 3 * h * facts.intermediate_size * p.mlp / shape.tensor_parallel,
-        "experts": (layers - dense) * _experts(shape, p, widest=widest),
+        "experts": with_experts * _experts(shape, p, widest=widest),
         "embeddings and head": table * tables,
         # the projection of embedding and hidden state; the embedding is shared only while one stage has both
         "draft projection": stage.mtp * 2 * h * h * BF16 + (table if stage.mtp and not stage.is_first else 0),
         "rotary table": facts.context_length * rotated * BF16,
+        "vision tower": tower_weights(shape) if stage.is_first else 0,
+        "sparse attention": kept_at_load(shape) + index_table(shape),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -132,18 +150,46 @@ def _bytes(shape: EngineShape, stage: Stage, precision: Precision, *, widest: bo
     return sum(weight_parts(shape, stage, precision, widest=widest).values())
 
 
+def _attentions(shape: EngineShape, stage: Stage, p: Precision) -> float:
+    """Attention of all layers of a stage: full layers, those with a window of other heads, and linear ones."""
+    facts, window, linear = shape.facts, shape.facts.sliding_window, shape.facts.linear_attention
+    others = share(linear.layers, facts, stage) if linear else 0
+    total = others * _linear(shape, p)
+    if window is not None and window.head_dim is not None:
+        count = share(window.layers, facts, stage)
+        total += count * _grouped(shape, window.kv_heads or facts.kv_heads, window.head_dim) * p.attention
+        others += count
+    return total + (stage.layers + stage.mtp - others) * _attention(shape, p)
+
+
 def _attention(shape: EngineShape, p: Precision) -> float:
     """Projections of one layer; MLA keeps a bf16 copy of the absorbed ones where they are quantised."""
     facts, h, tp = shape.facts, shape.facts.hidden_size, shape.tensor_parallel
     if facts.mla is None:
-        kv_ranks = min(tp, facts.kv_heads)
-        return 2 * h * facts.head_dim * (facts.attention_heads / tp + facts.kv_heads / kv_ranks) * p.attention
+        return _grouped(shape, facts.kv_heads, facts.head_dim) * p.attention
     m, heads = facts.mla, facts.attention_heads
     rank = m.q_lora_rank or 0  # without one the projection is in one piece, and cut by heads
     whole = h * rank + h * (m.kv_lora_rank + m.qk_rope_head_dim)
     absorbed = m.kv_lora_rank * heads * (m.qk_nope_head_dim + m.v_head_dim) / tp
     split = ((rank or h) * heads * (m.qk_nope_head_dim + m.qk_rope_head_dim) + heads * m.v_head_dim * h) / tp
     return (whole + split + absorbed) * p.attention + (absorbed * BF16 if p.attention < BF16 else 0)
+
+
+def _grouped(shape: EngineShape, kv_heads: int, head_dim: int) -> float:
+    """Parameters of one layer's projections: queries (with a gate, twice), keys, values and output."""
+    facts, tp = shape.facts, shape.tensor_parallel
+    queries = (3 if facts.gated_attention else 2) * facts.attention_heads / tp
+    return facts.hidden_size * head_dim * (queries + 2 * kv_heads / min(tp, kv_heads))
+
+
+def _linear(shape: EngineShape, p: Precision) -> float:
+    """One gated delta net: queries, keys, values, gate and output, with the two scalars of each value head (vllm: qwen3_next.py)."""
+    linear, h = shape.facts.linear_attention, shape.facts.hidden_size
+    if linear is None:
+        return 0
+    keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
+    convolution = (2 * keys + values) * linear.kernel
+    return (h * (2 * keys + 3 * values) * p.attention + (2 * h * linear.value_heads + convolution) * BF16) / shape.tensor_parallel
 
 
 def _indexer(shape: EngineShape, p: Precision) -> float:
@@ -177,7 +223,7 @@ def _mxfp4_expert(shape: EngineShape, hidden: int, inner: float, *, widest: bool
 
     Triton on Hopper pads the inner size to 64 and then each row of packed values to 128 bytes; Marlin and TRT-LLM pad both sizes.
     """
-    wide = widest or shape.on_blackwell or not follows("mxfp4Triton", shape.engine_version)
+    wide = widest or expert_kernel(shape) != "triton_mxfp4"
     if wide:
         return 3 * _up(hidden, 256) * _up(inner, 128) * FOUR_BITS["mxfp4"]
     inner = _up(inner, 64)

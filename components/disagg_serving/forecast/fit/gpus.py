@@ -1,0 +1,38 @@
+"""What vLLM asks about a GPU besides its memory: catalog/gpus.yaml by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...catalog.loader import PACKAGE_DIR
+from ...yaml_io import read_yaml
+
+HOPPER, BLACKWELL = (9, 0), (10, 0)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU: CUDA compute capability, whether a switch joins all GPUs of a node, and whether vLLM takes small steps in spite of its memory."""
+
+    capability: tuple[int, int]
+    switched: bool = True
+    small_steps: bool = False
+
+
+def gpu_of(name: str, memory_gib: float) -> Gpu:
+    """The GPU with the longest known name that `name` starts with; for other names the generation follows from its memory (GiB)."""
+    data, lower = _data(), name.lower()
+    known = max((n for n in data["gpus"] if lower == n or lower.startswith(f"{n}-")), key=len, default=None)
+    if known is None:
+        return Gpu(BLACKWELL if memory_gib >= data["blackwellGiB"] else HOPPER)
+    facts = data["gpus"][known]
+    return Gpu(tuple(facts["capability"]), facts["fabric"] == "switch", facts.get("smallSteps", False))
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    data: Mapping[str, Any] = read_yaml(PACKAGE_DIR / "gpus.yaml")
+    return data
