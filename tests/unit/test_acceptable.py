@@ -20,10 +20,10 @@ def test_pods_beyond_an_accepted_bound_stand_on_no_node() -> None:
 
 
 def test_the_level_of_nccl_s_log_can_be_set() -> None:
-    """It is WARN, and another level replaces it in both roles."""
-    given = layout(environment(model(extraEnv={"NCCL_DEBUG": "INFO"})))
-    assert [[e["value"] for e in variables(g) if e["name"] == "NCCL_DEBUG"] for g in given.groups] == [["INFO"], ["INFO"]]
-    assert [e["value"] for e in variables(layout(environment(model())).groups[0]) if e["name"] == "NCCL_DEBUG"] == ["WARN"]
+    """It is INFO, at which NCCL says which fabric it took, and another level replaces it in both roles."""
+    given = layout(environment(model(extraEnv={"NCCL_DEBUG": "WARN"})))
+    assert [[e["value"] for e in variables(g) if e["name"] == "NCCL_DEBUG"] for g in given.groups] == [["WARN"], ["WARN"]]
+    assert [e["value"] for e in variables(layout(environment(model())).groups[0]) if e["name"] == "NCCL_DEBUG"] == ["INFO"]
 
 
 def test_an_engine_over_nodes_without_gpu_direct_rdma_is_a_warning() -> None:

@@ -205,7 +205,7 @@ def test_pods_are_set_up_for_vllm_and_efa(case: str) -> None:
             assert {"FI_PROVIDER": "efa", "NCCL_NET_PLUGIN": "ofi", "NCCL_TUNER_PLUGIN": "ofi"}.items() <= env.items() or not efa
             assert efa == ("FI_PROVIDER" in env)
             assert env["VLLM_HOST_IP"] == "status.podIP"
-            assert (env["VLLM_NO_USAGE_STATS"], env["NCCL_DEBUG"]) == ("1", "WARN")
+            assert (env["VLLM_NO_USAGE_STATS"], env["NCCL_DEBUG"], env["NCCL_DEBUG_SUBSYS"]) == ("1", "INFO", "INIT,NET")
             assert env["HF_HOME"].startswith(next(m["mountPath"] for m in container["volumeMounts"] if m["name"] == "weights"))
             assert {"USER", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "VLLM_ENGINE_READY_TIMEOUT_S"} <= env.keys()
             assert not env.keys() & {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "VLLM_SERVER_DEV_MODE"}

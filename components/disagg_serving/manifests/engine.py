@@ -19,6 +19,9 @@ WEIGHTS_PATH, NODE_CACHE_PATH = "/weights", "/node-cache"
 TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
 API_KEY_SECRET, API_KEY_KEY = "api-key", "key"
 POD_INTERFACE = "eth0"
+NCCL_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+"""Which fabric NCCL took is said at INFO alone, by these two subsystems when it starts, and not by traffic
+(https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug-subsys)."""
 
 _DIAL_LEADER = "import os,socket;socket.create_connection((os.environ['LWS_LEADER_ADDRESS']," + str(MASTER_PORT) + "),5).close()"
 """`tcpSocket` probes do not expand variables, so a worker dials its leader itself; Python is in every vLLM image."""
@@ -79,7 +82,7 @@ def environment(group: Group) -> list[dict[str, Any]]:
         "USER": "vllm",
         "NCCL_SOCKET_IFNAME": POD_INTERFACE,
         "GLOO_SOCKET_IFNAME": POD_INTERFACE,
-        "NCCL_DEBUG": "WARN",
+        **NCCL_LOG,
     }
     if served.weights_uri:
         plain |= {"HF_HUB_OFFLINE": "1", **aws_region(served)}
