@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -31,7 +31,7 @@ class Record:
 
 
 LEFT_OUT: Mapping[str, Any] = {WRITTEN_WITH: ""}
-"""Metadata of a field whose key is left out where it is empty."""
+"""Metadata of a field whose key is left out where it is empty or 0."""
 
 
 def is_always_written(one: Field[Any]) -> bool:
@@ -46,7 +46,7 @@ def data_of(value: Any, kind: type[Record] | None = None) -> Any:
         return {
             key_of(f.name): data_of(f.metadata.get(WRITTEN_AS, _same)(getattr(value, f.name)))
             for f in fields(own)
-            if is_always_written(f) or not _is_empty(getattr(value, f.metadata[WRITTEN_WITH] or f.name))
+            if is_always_written(f) or getattr(value, f.metadata[WRITTEN_WITH] or f.name)
         }
     if isinstance(value, Mapping):
         return {str(key): data_of(one) for key, one in value.items()}
@@ -57,10 +57,6 @@ def data_of(value: Any, kind: type[Record] | None = None) -> Any:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, Sized) and not len(value))
 
 
 def record_of(kind: type[R], data: Any) -> R:

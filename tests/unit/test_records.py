@@ -41,17 +41,18 @@ class Outer(Record):
     always: str = ""
     reason: str = field(default="", metadata=LEFT_OUT)
     parts: Sequence[str] = field(default=(), metadata=LEFT_OUT)
+    left: int = field(default=0, metadata=LEFT_OUT)
     seconds: float | None = field(default=None, metadata={WRITTEN_WITH: "reason"})
 
 
-WHOLE = Outer("a", Kind.OTHER, Inner(1, 2), (Inner(1.5, 3),), {"x": ("y",)}, 1, 0.5, "'z'", "b", "c", ("d",), 2.0)
+WHOLE = Outer("a", Kind.OTHER, Inner(1, 2), (Inner(1.5, 3),), {"x": ("y",)}, 1, 0.5, "'z'", "b", "c", ("d",), 3, 2.0)
 BARE = Outer("", Kind.FIRST, Inner(0.0, 0), (), {}, 1, None)
 
 
 def test_keys_are_camel_case_and_values_stay_as_they_are() -> None:
     """A unit keeps its spelling, a whole number stays one, a word of an enumeration is a text, and a form may be given."""
     data = data_of(WHOLE)
-    assert list(data) == ["name", "kind", "inner", "more", "byName", "version", "maybe", "whatever", "always", "reason", "parts", "seconds"]
+    assert list(data) == ["name", "kind", "inner", "more", "byName", "version", "maybe", "whatever", "always", "reason", "parts", "left", "seconds"]
     assert data["inner"] == {"kvGiB": 1, "soMany": 2}
     assert isinstance(data["inner"]["kvGiB"], int)
     assert (data["kind"], type(data["kind"])) == ("other", str)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ..document.difference import NEW_ID, Change, CheckChanges, Difference, Op, PathChange
 from ..document.plan import PlanDocument
-from ..document.resource import COMPUTED, SECRET, STACK_TYPE, Resource
+from ..document.resource import COMPUTED, SECRET, STACK_TYPE, Resource, Resources
 from ..errors import Finding, Level, sort_findings
 from ..planning.rolling import rolling
 from ..recording.graph import Graph
@@ -25,7 +25,6 @@ from .values import differences
 OPTIONS = ("protect", "retainOnDelete", "deletedWith", "ignoreChanges", "replaceOnChanges", "additionalSecretOutputs", "customTimeouts")
 """Options whose change the state keeps; the others only steer one run."""
 
-Resources = Mapping[str, Resource]
 P = TypeVar("P", bound=PlanDocument)
 
 

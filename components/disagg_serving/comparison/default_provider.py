@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..document.plan import PlanDocument
-from ..document.resource import Resource
+from ..document.resource import Resource, Resources
 from ..recording.providers import AWS
 
 TYPE = f"pulumi:providers:{AWS}"
@@ -29,8 +29,6 @@ UNTAGGED = frozenset(
     }
 )
 """Types without tags: schemas without `tags_all` in hashicorp/terraform-provider-aws, internal/service."""
-
-Resources = Mapping[str, Resource]
 
 
 def has_provider(plan: PlanDocument) -> bool:

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..document.resource import Resource
+from ..document.resource import Resource, Resources
 from .values import differences
-
-Resources = Mapping[str, Resource]
 
 PHYSICAL = ("bucket", "name", "namePrefix")
 """Inputs of AWS types that name the real thing: where they differ, it is another thing and no rename."""

@@ -42,3 +42,7 @@ class Resource(Record):
     def real(self) -> bool:
         """Whether something exists for it: what only groups other resources is a component of ours."""
         return self.custom or self.remote
+
+
+Resources = Mapping[str, Resource]
+"""Resources by URN."""

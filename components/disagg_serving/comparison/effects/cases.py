@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...document.difference import Change, Op
-from ...document.resource import Resource
+from ...document.resource import Resource, Resources
 from ...errors import Level
 
-Resources = Mapping[str, Resource]
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 SERVICE = "kubernetes:core/v1:Service"
 

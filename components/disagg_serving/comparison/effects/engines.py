@@ -7,10 +7,10 @@ from typing import Any
 
 from ... import labels
 from ...document.difference import Op
-from ...document.resource import Resource
+from ...document.resource import Resource, Resources
 from ...errors import Level
 from ...manifests.names import serving_service
-from .cases import NODE_POOL, SERVICE, Case, Effect, Resources, get, input_at, name_of
+from .cases import NODE_POOL, SERVICE, Case, Effect, get, input_at, name_of
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 SCALED_OBJECT = "kubernetes:keda.sh/v1alpha1:ScaledObject"

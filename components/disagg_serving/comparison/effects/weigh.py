@@ -8,11 +8,11 @@ from typing import Any
 
 from ... import labels
 from ...document.difference import Change, Op
-from ...document.resource import Resource
+from ...document.resource import Resource, Resources
 from ...errors import Level
 from ..replacements import is_refused
 from .aws import AWS_EFFECTS
-from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, Resources, get, join
+from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, get, join
 from .engines import LWS, PAIRED, kv_contract, pod_templates, role_of, selected_apart
 from .kubernetes import CHART, KUBERNETES_EFFECTS
 
