@@ -20,7 +20,7 @@ def test_what_does_not_fit_ends_with_two(disagg: Run) -> None:
     """744B on eight GPUs of 80 GB is refused with the numbers; over two nodes it fits."""
     assert disagg(*GLM) == 2
     assert "does not fit" in disagg.out
-    assert "89.0 GiB a GPU" in disagg.out
+    assert "89.1 GiB a GPU" in disagg.out
     assert disagg(*GLM, "--pipeline-parallel", "2") == 0
     assert "50,076 bytes a GPU" in disagg.out
     assert disagg("fit", "--model", "glm-5-fp8", "--instance", "p5en.48xlarge", "--tensor-parallel", "8") == 0
@@ -52,7 +52,7 @@ def test_a_verdict_is_that_of_the_likely_case(disagg: Run) -> None:
     """Where the middle of the estimate has no room, it is not only the worst case that lacks it."""
     tight = ("fit", "--model", "qwen3-32b", "--instance", "p5.48xlarge", "--max-num-batched-tokens", "100")
     assert disagg(*tight) == 0
-    assert "requests of 40,960 tokens  0.9 (0.7 to 1.0)" in disagg.out
+    assert "requests of 40,960 tokens  0.9 (0.8 to 1.0)" in disagg.out
     assert "\nhardly fits: only in the best case" in disagg.out
     assert disagg(*tight, "--max-model-len", "32768") == 0
     assert "\nmay fit: in the worst case" in disagg.out
@@ -226,7 +226,7 @@ def test_ranks_of_data_parallelism_are_checked(disagg: Run, model: str, options:
 def test_what_is_missing_is_said(disagg: Run) -> None:
     """A model that does not fit lacks so many GiB a GPU; one that fits lacks nothing."""
     assert disagg(*GLM) == 2
-    assert "missing                     43" in disagg.out
+    assert "missing                     44" in disagg.out
     assert disagg(*GLM, "--pipeline-parallel", "2") == 0
     assert "missing" not in disagg.out
 
@@ -272,3 +272,40 @@ def test_a_file_is_named_once(disagg: Run, tmp_path: Path) -> None:
         assert disagg(*LLAMA_FP8, "--log", path) == 2
         assert disagg.err.count("engine.log") == 1
         assert disagg.err.startswith(f"error: {path}: is ")
+
+
+def test_what_a_stack_file_can_say_is_an_option(disagg: Run) -> None:
+    """Fewer sequences and no graphs leave more for KV, draft layers leave less, and what overflows to the host is counted beside."""
+    engine = ("fit", "--model", "glm-5-fp8", "--instance", "p5en.48xlarge", "--tensor-parallel", "8", "--format", "json")
+
+    def kept(*options: str) -> float:
+        assert disagg(*engine, *options) == 0
+        return float(json.loads(disagg.out)["perGpu"]["kvGiB"]["mid"])
+
+    plain, few, eager, drafts = kept(), kept("--max-num-seqs", "128"), kept("--eager"), kept("--speculative-tokens", "2")
+    assert few > plain + 1
+    assert eager > plain + 2
+    assert drafts < plain - 1
+    assert disagg(*engine[:-2], "--kv-offload", "500") == 0
+    assert "in host memory" in disagg.out
+    assert "tokens more in 500 GiB" in disagg.out
+    assert disagg(*engine, "--model", "qwen3-32b", "--speculative-tokens", "2") == 2
+    assert "--speculative-tokens" in disagg.out
+
+
+def test_a_log_settles_a_model_of_another_class(tmp_path: Path, disagg: Run) -> None:
+    """Without its log a class that is not known is refused by name; with it tokens and requests are those of the start."""
+    config = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 14336, "vocab_size": 32000}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"architectures": ["OddForCausalLM"], "max_position_embeddings": 32768, **config}), encoding="utf-8"
+    )
+    log = tmp_path / "engine.log"
+    log.write_text(
+        "Model loading took 20.0 GiB memory and 9 seconds\nAvailable KV cache memory: 40.0 GiB\nGPU KV cache size: 327,680 tokens\n", encoding="utf-8"
+    )
+    odd = ("fit", "--model", str(tmp_path), "--instance", "p5.48xlarge")
+    assert disagg(*odd) == 2
+    assert "OddForCausalLM" in disagg.err
+    assert "disagg fit --log" in disagg.err
+    assert disagg(*odd, "--log", str(log)) == 0
+    assert "requests of 32,768 tokens  10.0" in disagg.out

@@ -27,7 +27,7 @@ from ..rules.standalone import without_models
 from ..spec import ModelSpec, NetworkSpec
 from ..spec.measured import CalibrationSpec
 from ..spec.places import role_of
-from ..spec.serving import All2AllBackend, RoleName
+from ..spec.serving import All2AllBackend, RoleName, SpeculativeSpec
 from .common import CatalogDirs, DataFormat, catalog_with, emit
 
 BAR_WIDTH = 64
@@ -47,6 +47,10 @@ OPTIONS = {
     "expertParallel": "--expert-parallel",
     "all2allBackend": "--all2all-backend",
     "maxModelLen": "--max-model-len",
+    "maxNumBatchedTokens": "--max-num-batched-tokens",
+    "maxNumSeqs": "--max-num-seqs",
+    "method": "--speculative-tokens",
+    "numSpeculativeTokens": "--speculative-tokens",
     "gpuMemoryUtilization": "--gpu-memory-utilization",
     "kvCacheDtype": "--kv-cache-dtype",
     "engine": "--engine",
@@ -83,6 +87,16 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
     gpu_memory_utilization: Annotated[float, typer.Option("--gpu-memory-utilization", help="Share of GPU memory that vLLM may use.")] = 0.9,
     kv_cache_dtype: Annotated[str, typer.Option("--kv-cache-dtype", help="Dtype of the KV cache.")] = "auto",
     max_num_batched_tokens: Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, help="Tokens in one engine step.")] = None,
+    max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", min=1, help="Sequences in one engine step.")] = None,
+    eager: Annotated[bool, typer.Option("--eager", help="Capture no CUDA graphs (--enforce-eager in extraArgs).")] = False,
+    speculative_tokens: Annotated[
+        int | None,
+        typer.Option("--speculative-tokens", min=1, max=32, help="Tokens that the model's draft layers guess ahead (mtp).", show_default=False),
+    ] = None,
+    kv_offload: Annotated[
+        float | None,
+        typer.Option("--kv-offload", min=0, help="GiB of host memory for KV cache (--kv-offloading-size in extraArgs).", show_default=False),
+    ] = None,
     engine: Annotated[str, typer.Option("--engine", help="Catalogue id of the vLLM image.")] = DEFAULT_ENGINE,
     role: Annotated[Role, typer.Option("--role", help="prefill and decode keep buffers for NIXL.")] = Role.AGGREGATED,
     log: Annotated[Path | None, typer.Option("--log", help="Log of a start of this engine; makes the figures exact.", show_default=False)] = None,
@@ -101,9 +115,17 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
         "all2all_backend": all2all_backend,
         "gpu_memory_utilization": gpu_memory_utilization,
         "max_num_batched_tokens": max_num_batched_tokens,
+        "max_num_seqs": max_num_seqs,
     }
     record = _calibration(log)
-    served = _served(known, (model, facts), (node, image), role, cut, {"max_model_len": max_model_len, "kv_cache_dtype": kv_cache_dtype})
+    _refuse_unknown(facts, record)
+    settings = {
+        "max_model_len": max_model_len,
+        "kv_cache_dtype": kv_cache_dtype,
+        "speculative": SpeculativeSpec(method="mtp", num_speculative_tokens=speculative_tokens) if speculative_tokens else None,
+        "extra_args": [*(["--enforce-eager"] if eager else []), *([f"--kv-offloading-size={kv_offload:g}"] if kv_offload else [])],
+    }
+    served = _served(known, (model, facts), (node, image), role, cut, settings)
     whole = shape_of(build_group(served, ROLES[role], served.spec.roles[ROLES[role]], None, pools_made=False))
     shape = replace(whole, decode_context_parallel=decode_context_parallel, calibration=record)
     result = capacity(shape)
@@ -127,10 +149,14 @@ def _model(known: Catalog, model: str) -> Model:
         facts = read_model(Path(model), "local", model)
     else:
         raise SpecError([known.models.missing("--model", model)])
-    refused = unknown_architecture(facts)
-    if refused is not None:
-        raise SpecError([refused.below("--model: ")])
     return facts
+
+
+def _refuse_unknown(facts: Model, record: Calibration | None) -> None:
+    """Raise SpecError for a model whose memory is not known, unless a log says it."""
+    refused = unknown_architecture(facts)
+    if refused is not None and (record is None or record.tokens is None):
+        raise SpecError([refused.below("--model: ")])
 
 
 def _named(known: Catalog, model: str, instance: str, engine: str) -> tuple[Model, Instance, Engine]:
@@ -238,6 +264,7 @@ def _text(shape: EngineShape, result: Capacity, findings: list[Finding], head: s
         ("tokens", _counts(result.engine_tokens)),
         *([("tokens of a rank", f"{_counts(result.kv_tokens)}, each of {result.ranks} data-parallel ranks")] if result.ranks > 1 else []),
         (f"requests of {shape.model_len:,} tokens", _counts(result.engine_concurrency, digits=1)),
+        *([("in host memory", f"{result.offloaded_tokens:,} tokens more in {shape.kv_offload_gib:g} GiB")] if shape.kv_offload_gib else []),
         ("longest request", f"{result.longest_fitting:,} tokens"),
     ]
     if result.fits is not Fit.FITS:

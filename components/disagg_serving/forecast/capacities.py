@@ -35,6 +35,7 @@ def shape_of(group: Group) -> EngineShape:
         max_num_seqs=role.max_num_seqs,
         gpu=group.instance.gpu.name,
         eager="--enforce-eager" in flags,
+        kv_offload_gib=_amount(flags.get("--kv-offloading-size", "")),
         text_only="--language-model-only" in flags,
         whole_encoder=flags.get("--mm-encoder-tp-mode") == "data",
         moe_backend=flags["--moe-backend"] if flags.get("--moe-backend") in KERNELS else "",
@@ -56,6 +57,13 @@ def shape_of(group: Group) -> EngineShape:
 def _flags(arguments: list[str]) -> dict[str, str]:
     """Flags of the command line with their values."""
     return {name: value for name, _, value in (argument.partition("=") for argument in arguments)}
+
+
+def _amount(text: str) -> float:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
 
 
 def capacity_of(group: Group) -> Capacity | None:

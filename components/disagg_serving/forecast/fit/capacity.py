@@ -29,7 +29,8 @@ class Capacity:
 
     `kv_bytes_per_token_per_gpu` is what a token more costs on the fullest pipeline stage (bytes), `kv_tokens` whole tokens floored to
     blocks, `max_concurrency` requests of the longest length (blocks / blocks of one request), `longest_fitting` tokens of the longest single
-    request in the mid case and `surely_fitting` in the low one, `stage` the tightest pipeline stage counted from 0. No figure is below 0.
+    request in the mid case and `surely_fitting` in the low one, `offloaded_tokens` what one rank keeps in host memory beside, `stage` the
+    tightest pipeline stage counted from 0. No figure is below 0.
     """
 
     budget_gib: float
@@ -48,6 +49,7 @@ class Capacity:
     plan: KvPlan
     stage: int = 0
     ranks: int = 1
+    offloaded_tokens: int = 0
 
     @property
     def engine_tokens(self) -> Bars:
@@ -142,6 +144,7 @@ def capacity(shape: EngineShape) -> Capacity:
         plan=plan,
         stage=tightest,
         ranks=shape.data_parallel,
+        offloaded_tokens=_offloaded(shape, plan),
     )
 
 
@@ -177,6 +180,12 @@ def calibration_doubts(shape: EngineShape) -> list[tuple[str, str]]:
         return []
     message = f"leaves {left:.1f} GiB of a GPU's budget for overhead, far {far} than the {usual.low:.1f} to {usual.high:.1f} GiB of this engine"
     return [("kvCacheGiB", message)]
+
+
+def _offloaded(shape: EngineShape, plan: KvPlan) -> int:
+    """Tokens in host memory, which all GPUs of a rank share (vllm: CacheConfig.kv_offloading_size); a latent is copied there as on the GPUs."""
+    each = sum(plan.token_bytes) * shape.tensor_parallel
+    return int(shape.kv_offload_gib * GIB / each) if each else 0
 
 
 def _of_record(shape: EngineShape, record: Calibration, tokens: int) -> Capacity:

@@ -29,7 +29,8 @@ class EngineShape:
     captured, `text_only` whether a vision tower is left out (--language-model-only), `whole_encoder` whether each GPU keeps all of it
     (--mm-encoder-tp-mode data), `nixl` whether the engine moves KV over NIXL,
     `all2all_backend` how whole experts exchange tokens (DeepEP keeps buffers for it), `moe_backend` the kernel of experts by its name in
-    catalog/expert-kernels.yaml (empty: vLLM's choice). None of `block_size`, `max_num_batched_tokens` and
+    catalog/expert-kernels.yaml (empty: vLLM's choice), `kv_offload_gib` host memory of
+    one data-parallel rank that KV cache overflows to. None of `block_size`, `max_num_batched_tokens` and
     `max_num_seqs` means vLLM's default. Raises SpecError for numbers that no engine has.
     """
 
@@ -58,6 +59,7 @@ class EngineShape:
     text_only: bool = False
     whole_encoder: bool = False
     moe_backend: str = ""
+    kv_offload_gib: float = 0
 
     def __post_init__(self) -> None:
         """Refuse what no engine has."""

@@ -273,7 +273,7 @@ def kv_dtype(s: Subject) -> Iterator[Fault]:
             yield Fault(path, message, "fp8_e5m2", "auto, bfloat16, fp8, fp8_e4m3", level=level, ways=[use(path, "fp8")])
 
 
-@rule("speculative-method", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/speculative.py (SpeculativeMethod)")
+@rule("speculative-method", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/speculative.py (SpeculativeMethod)", judges="engine")
 def speculative_method(s: Subject) -> Iterator[Fault]:
     """A speculative method is one of vLLM's that drafts without another model, and mtp has layers to draft with."""
     for served in s.served:
