@@ -42,6 +42,8 @@ def shapes(c: Config, family: Family) -> dict[str, Any]:
             "topK": c.number("index_topk"),
             "layers": _indexers(c, layers),
         }
+    if family.block_index and isinstance(c.data.get(family.block_index), dict):
+        facts |= _block_index(c, family.block_index, layers)
     if has_experts:
         facts["moe"] = _experts(c, family, facts)
     return facts
@@ -74,6 +76,24 @@ def _grouped(c: Config, family: Family, layers: int, heads: int, hidden: int) ->
             "kernel": c.number("linear_conv_kernel_dim"),
         }
     return facts
+
+
+def _block_index(c: Config, key: str, layers: int) -> dict[str, Any]:
+    """Sparse attention that chooses blocks of tokens by one key a token."""
+    inner = Config(c.data[key], key)
+    chosen, size = inner.number("sparse_topk_blocks"), inner.number("sparse_block_size")
+    sparse = inner.data.get("sparse_attention_freq", [1] * min(layers, MOST_LAYERS))
+    if not isinstance(sparse, list) or len(sparse) != layers or set(sparse) - {0, 1}:
+        inner.refuse("sparse_attention_freq", f"does not say which of the {layers} layers are sparse", sparse, "0 or 1 for each layer")
+        sparse = [1]
+    indexer = {
+        "heads": inner.number("sparse_num_index_heads"),
+        "headDim": inner.number("sparse_index_dim"),
+        "topK": chosen * size,
+        "layers": sum(sparse),
+    }
+    c.findings += inner.findings
+    return {"indexer": indexer, "blockSize": size}
 
 
 def _experts(c: Config, family: Family, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,8 +155,10 @@ def _latent(c: Config, heads: int) -> dict[str, Any]:
 def _dense_layers(c: Config, family: Family, layers: int) -> int:
     """First layers without experts; in any other place they are refused."""
     leading, step = c.number(family.dense_layers, 0, least=0), c.number("decoder_sparse_step", 1)
-    listed = c.data.get("mlp_only_layers") or []
-    if c.number("moe_layer_freq", 1) != 1:
+    listed, each = c.data.get("mlp_only_layers") or [], c.data.get("moe_layer_freq")
+    if isinstance(each, list) and len(each) == layers and not set(each) - {0, 1} and each == sorted(each):
+        leading = layers - sum(each)
+    elif c.number("moe_layer_freq", 1) != 1:
         c.refuse("moe_layer_freq", "puts layers without experts between others", c.data["moe_layer_freq"], "1")
     if not (isinstance(listed, list) and all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < layers for n in listed)):
         c.refuse("mlp_only_layers", "is no list of layers", listed, f"numbers from 0 to {layers - 1}")

@@ -105,6 +105,20 @@ def _pixtral(c: Config) -> dict[str, Any]:
     }
 
 
+def _clip(c: Config) -> dict[str, Any]:
+    """MiniMax-M3 (vllm: minimax_m3/common/vision_tower.py): four patches merged, and a projector of two layers."""
+    hidden, size, patch, out = c.number("hidden_size"), c.number("image_size"), c.number("patch_size"), c.number("projection_dim")
+    return {
+        "layers": c.number("num_hidden_layers"),
+        "hiddenSize": hidden,
+        "intermediateSize": c.number("intermediate_size"),
+        "attentionHeads": c.number("num_attention_heads"),
+        "patchSize": patch,
+        "itemTokens": (size // (2 * patch)) ** 2,
+        "projectorMillions": (4 * hidden * out + out * out) / 1e6,
+    }
+
+
 def _product(c: Config, key: str) -> int:
     sizes = c.data.get(key)
     if isinstance(sizes, list) and sizes and all(isinstance(n, int) and n > 0 for n in sizes):
@@ -116,4 +130,4 @@ def _product(c: Config, key: str) -> int:
     return 1
 
 
-_FORMS: dict[str, Reader] = {"moonvit": _moonvit, "qwen": _qwen, "gemma4": _gemma4, "llama4": _llama4, "pixtral": _pixtral}
+_FORMS: dict[str, Reader] = {"moonvit": _moonvit, "qwen": _qwen, "gemma4": _gemma4, "llama4": _llama4, "pixtral": _pixtral, "clip": _clip}

@@ -27,6 +27,7 @@ class Family:
     full_layers: str = ""
     chunked: str = ""
     indexer: bool = False
+    block_index: str = ""
     gated_attention: bool = False
     linear: Literal["gdn", ""] = ""
     drafts: str = "num_nextn_predict_layers"

@@ -22,7 +22,7 @@ def activation(shape: EngineShape, stage: Stage) -> Bars:
     adds to it. The vocabulary's logits of all sequence slots are large for most models, which is why the peak hardly depends on the layers.
     """
     at_load = kept_at_load(shape)
-    workspace = max(expert_buffers(shape).kept, kept_by_indexers(shape) + 0.0, at_load) - at_load
+    workspace = max(expert_buffers(shape).kept, kept_by_indexers(shape), at_load) - at_load
     kept = exactly((workspace + encoder_cache(shape)) / GIB)
     forward = kept + exactly(_layer_bytes(shape) / GIB) + constant("forwardGiB", shape.engine_version)
     encoder = exactly(encoder_peak(shape) / GIB)
@@ -52,7 +52,7 @@ def _attention_bytes(shape: EngineShape) -> float:
     """Queries, keys and output of a step; a latent is expanded for a fixed context, and an indexer computes logits of a fixed size."""
     facts, tp = shape.facts, shape.tensor_parallel
     size = 2.0 * (facts.attention_heads + facts.kv_heads) * facts.head_dim / tp * shape.batched_tokens * BF16
-    if facts.indexer is not None:
+    if facts.indexer is not None and facts.mla is not None:
         return size + INDEX_LOGITS
     if facts.mla is not None:
         context = constant("mlaWorkspaceTokens", shape.engine_version).mid

@@ -158,7 +158,7 @@ def unknown_architecture(facts: Model) -> Finding | None:
     if (family.attention == "latent") != (facts.mla is not None):
         kind = "latent attention (mla)" if family.attention == "latent" else "grouped-query attention, without mla"
         return _refused("mla", f"does not go with {name}, which has {kind}", None, "the facts of the model's config.json")
-    if facts.mla is None and facts.indexer is not None:
+    if facts.mla is None and facts.indexer is not None and not family.block_index:
         return _refused("indexer", f"does not go with {name}, which has no sparse attention", None, "no indexer")
     if facts.sliding_window is not None and (facts.mla or facts.sliding_window.layers > facts.layers):
         return _refused("slidingWindow", f"does not go with {name} of {facts.layers} layers", facts.sliding_window.layers, "fewer layers, and no mla")

@@ -169,10 +169,12 @@ def layer_bytes(shape: EngineShape) -> int:
 
 
 def indexer_bytes(shape: EngineShape) -> int:
-    """Bytes of one token's index key in one layer: fp8 with scales, whatever the KV dtype."""
+    """Bytes of one token's index key in one layer: fp8 with scales beside a latent, bf16 beside KV heads, whatever the KV dtype."""
     if shape.facts.indexer is None:
         return 0
     size = shape.facts.indexer.head_dim
+    if shape.facts.mla is None:
+        return size * BF16
     return size + size // SCALE_BLOCK * SCALE_BYTES
 
 
@@ -181,7 +183,7 @@ def block_size(shape: EngineShape) -> int:
     if shape.block_size is not None:
         return shape.block_size
     if shape.facts.mla is None:
-        return BLOCK
+        return shape.facts.block_size or BLOCK
     if shape.facts.indexer is None and follows("denseMlaSmallBlocks", shape.engine_version):
         return BLACKWELL_MLA_BLOCK if shape.on_blackwell else MLA_BLOCK if is_fp8(shape) else BLOCK
     return shape.facts.block_size or MLA_BLOCK

@@ -23,7 +23,7 @@ def kept_at_load(shape: EngineShape) -> float:
     An FP8 cache in the packed layout is unpacked for prefill; every FlashMLA sparse layer joins queries. From v0.25 Hopper reads bf16 caches
     with another kernel, and Blackwell reads FP8 with FlashInfer, which keep neither.
     """
-    if shape.facts.indexer is None:
+    if shape.facts.indexer is None or shape.facts.mla is None:
         return 0
     hopper = shape.on.capability < BLACKWELL
     if not is_packed(shape) and hopper and follows("bf16SparseOnFlashAttention", shape.engine_version):
@@ -38,13 +38,13 @@ def kept_at_load(shape: EngineShape) -> float:
 def index_table(shape: EngineShape) -> float:
     """The table of chosen tokens of a step, also allocated at load (vllm: deepseek_v2.py, topk_indices_buffer)."""
     indexer = shape.facts.indexer
-    return shape.batched_tokens * indexer.top_k * INT32 if indexer else 0
+    return shape.batched_tokens * indexer.top_k * INT32 if indexer and shape.facts.mla else 0
 
 
 def kept_by_indexers(shape: EngineShape) -> float:
     """What the dummy run asks of the shared workspace for index keys of the longest prefill (vllm: sparse_attn_indexer.py)."""
     indexer = shape.facts.indexer
-    return _rows(shape) * INDEX_ROWS * (indexer.head_dim + 4) if indexer else 0
+    return _rows(shape) * INDEX_ROWS * (indexer.head_dim + 4) if indexer and shape.facts.mla else 0
 
 
 def _rows(shape: EngineShape) -> int:

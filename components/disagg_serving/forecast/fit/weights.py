@@ -195,9 +195,11 @@ def _linear(shape: EngineShape, p: Precision) -> float:
 def _indexer(shape: EngineShape, p: Precision) -> float:
     """The indexer of one layer, whole on every GPU."""
     facts = shape.facts
-    if facts.indexer is None or facts.mla is None:
+    if facts.indexer is None:
         return 0
     i = facts.indexer
+    if facts.mla is None:  # queries are cut like KV heads, the key is whole (vllm: minimax_m3/nvidia/model.py)
+        return facts.hidden_size * i.head_dim * (i.heads / min(shape.tensor_parallel, i.heads) + 1) * p.attention
     keys = BF16 if follows("indexerKeysInBf16", shape.engine_version) else p.attention
     queries = (facts.mla.q_lora_rank or facts.hidden_size) * i.heads * i.head_dim * p.attention
     return queries + facts.hidden_size * (i.head_dim * keys + i.heads * BF16)
