@@ -201,7 +201,7 @@ def price_age(s: Subject) -> Iterator[Fault]:
         kind = types.get(line.name)
         if kind is not None and s.catalog.instances.is_added(kind):
             message = f"hold no newer price of {kind} than that of {line.as_of}"
-            yield Fault("catalogDirs", message, None, f"at most {OLD_DAYS} days old", f"put the price of today into instances/{kind}.yaml")
+            yield Fault("catalogDirs", message, None, f"at most {OLD_DAYS} days old", f"put the price of today into `instances/{kind}.yaml`")
         else:
             newer = say("`--look-up` asks AWS for the one of today, and a folder of {catalogDirs} may hold it") if kind is not None else ""
             age = (today() - date.fromisoformat(line.as_of or "")).days
