@@ -84,10 +84,11 @@ def _objects(layout: Layout, planned: Sequence[tuple[Served, Run]], seconds: int
 
 
 def _write(found: Sequence[Measured], file: Path) -> None:
-    from ..load.write_back import write_rate  # noqa: PLC0415 (extra: ruamel.yaml)
+    from ..load.write_back import form_of, write_rate  # noqa: PLC0415 (extra: ruamel.yaml)
 
     for m in found:
         if m.verdict is not None and m.verdict.rate is not None:
             role = m.finished.run.kind
-            write_rate(file, m.served.index, role, m.verdict.input_tokens, int(m.verdict.rate))
+            rate = {"inputTokens": m.verdict.input_tokens, "tokensPerSecondPerGPU": int(m.verdict.rate), "measuredOn": form_of(m.served, role)}
+            write_rate(file, m.served.index, role, rate)
             typer.echo(f"written to {file.name}: models[{m.served.index}].{role}.measuredRates", err=True)

@@ -16,7 +16,11 @@ class Rate(Record):
     wanted: float
     capacity: float
     kind: str
-    """What the capacity is: `capacity`, `lower bound` or `upper bound`."""
+    """What the capacity is: `capacity`, `lower bound`, `upper bound`, or the middle of a `range` where a rate is of another form of engine."""
+    low: float | None = field(default=None, metadata=LEFT_OUT)
+    """Low end; only of a range."""
+    high: float | None = field(default=None, metadata=LEFT_OUT)
+    """High end; only of a range."""
 
 
 @dataclass(frozen=True)
@@ -104,3 +108,5 @@ class Forecast(Record):
     kv_transfer: Transfer | None = field(default=None, metadata=LEFT_OUT)
     needs: Sequence[Need] = field(default=(), metadata=LEFT_OUT)
     in_flight: InFlight | None = field(default=None, metadata=LEFT_OUT)
+    other_forms: Sequence[str] = field(default=(), metadata=LEFT_OUT)
+    """Sentences about rates that were measured on another form of engine."""

@@ -7,7 +7,8 @@ from typing import Literal
 
 from ..planning.shapes import Group, world_size
 from ..planning.startup import BASE_SECONDS, load_seconds, startup_budget_seconds
-from .balance import BalanceError, MeasuredRate, RateCurve
+from .balance import BalanceError
+from .situation import rate_curve
 
 SignalName = Literal["backlogSeconds", "waitingRequests", "kvCacheUsage"]
 """Signals by the key of their threshold."""
@@ -68,19 +69,19 @@ def counts_tokens(group: Group) -> bool:
 
 
 def prompt_rate(group: Group) -> float | None:
-    """Prompt tokens a second of one engine at the workload's mean prompt; without a workload the slowest measured rate; None without any."""
-    measured, work = group.spec.measured_rates, group.served.spec.workload
-    if not measured or group.role == "decode":
+    """Prompt tokens a second of one engine at the workload's mean prompt; without a workload the slowest measured rate; None without any.
+
+    A rate of another form of engine counts with its low end, so that an engine is rather added early.
+    """
+    work = group.served.spec.workload
+    if not group.spec.measured_rates or group.role == "decode":
         return None
-    per_gpu = min(r.tokens_per_second_per_gpu for r in measured)
-    if work is not None:
-        try:
-            per_gpu = (
-                RateCurve(MeasuredRate(r.input_tokens, r.tokens_per_second_per_gpu) for r in measured).at(work.input_tokens).tokens_per_second_per_gpu
-            )
-        except BalanceError:  # rule `load` says that the rates do not reach
-            return None
-    return per_gpu * world_size(group.spec)
+    curve = rate_curve(group)
+    try:
+        points = curve.points if work is None else (curve.at(work.input_tokens),)
+    except BalanceError:  # rule `load` says that the rates do not reach
+        return None
+    return min(point.span.low for point in points) * world_size(group.spec)
 
 
 def ready_seconds(group: Group) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from ..planning.shapes import Group, Layout, Served, world_size
+from ..spec.measured import MeasuredOnSpec, RateSpec
+from ..spec.serving import WorkloadSpec
 from .balance import (
     Bound,
     Endpoint,
@@ -20,6 +23,7 @@ from .balance import (
     Step,
     Workload,
     batch_limit,
+    cap_by_batch,
     decode_tokens,
     head_copies,
     headroom,
@@ -29,6 +33,8 @@ from .balance import (
     prefill_tokens,
     rates_at,
 )
+from .balance.rates import figure
+from .balance.roofline import BAND
 from .capacities import capacity_of, shape_of
 from .fit import Capacity
 from .fit.engine_shape import GIB
@@ -45,7 +51,7 @@ def situation_of(layout: Layout, served: Served) -> Situation | None:
         return None
     workload = Workload(work.input_tokens, work.output_tokens, work.prefix_hit)
     split = Split(_side(prefill), _side(decode))
-    rates = _rates(prefill, decode, workload)
+    rates = _rates(prefill, decode, work, workload)
     queues = prefill.replicas * prefill.spec.data_parallel
     room: Headroom | None = headroom(split, rates, workload, work.requests_per_second, queues) if rates else None
     return Situation(
@@ -91,11 +97,62 @@ def _side(group: Group) -> Side:
     return Side(group.replicas, world_size(group.spec))
 
 
-def _rates(prefill: Group, decode: Group, workload: Workload) -> Rates | None:
+def rate_curve(group: Group) -> RateCurve:
+    """Measured rates of a role, those of another form of engine as ranges. Raises BalanceError without any."""
+    return RateCurve(_measured(group, rate) for rate in group.spec.measured_rates)
+
+
+def other_form(group: Group, rate: RateSpec) -> str:
+    """In what the engine that a rate was measured on differs from the role's; empty for the role's own form."""
+    on, role = rate.measured_on or MeasuredOnSpec(), group.spec
+    pairs = {
+        "instanceType": (on.instance_type, role.instance_type),
+        "tensorParallel": (on.tensor_parallel, role.tensor_parallel),
+        "pipelineParallel": (on.pipeline_parallel, role.pipeline_parallel),
+        "dataParallel": (on.data_parallel, role.data_parallel),
+        "expertParallel": (on.expert_parallel, role.expert_parallel),
+        "engine": (on.engine, group.served.spec.engine),
+    }
+    return ", ".join(f"{key} {_plain(was)}, here {_plain(now)}" for key, (was, now) in pairs.items() if was is not None and was != now)
+
+
+def rates_of_other_forms(group: Group) -> Iterator[tuple[str, str]]:
+    """Rates of a role that are ranges: their key, and a sentence that begins with it."""
+    for i, rate in enumerate(group.spec.measured_rates):
+        if differs := other_form(group, rate):
+            key, span = f"measuredRates[{i}]", _measured(group, rate).span
+            between = f"{figure(span.low)} to {figure(span.high)} tokens/s/GPU"
+            yield key, f"{key} was measured on another form of engine ({differs}): here it stands for {between}"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _measured(group: Group, rate: RateSpec) -> MeasuredRate:
+    found = MeasuredRate(rate.input_tokens, rate.tokens_per_second_per_gpu)
+    if not other_form(group, rate):
+        return found
+    on = rate.measured_on and rate.measured_on.instance_type
+    here, there = group.instance.gpu, (group.served.rated_on[on] if on else group.instance).gpu
+    return found.carried(here.hbm_tbps / there.hbm_tbps if group.role == "decode" else here.bf16_dense_tflops / there.bf16_dense_tflops)
+
+
+def _rates(prefill: Group, decode: Group, work: WorkloadSpec, workload: Workload) -> Rates | None:
     if not (prefill.spec.measured_rates and decode.spec.measured_rates):
         return None
-    curves = [RateCurve(MeasuredRate(r.input_tokens, r.tokens_per_second_per_gpu) for r in g.spec.measured_rates) for g in (prefill, decode)]
-    return rates_at(curves[0], curves[1], workload)
+    rates = rates_at(rate_curve(prefill), rate_curve(decode), workload)
+    return replace(rates, decode=_within_kv(rates.decode, decode, work, workload))
+
+
+def _within_kv(rate: MeasuredRate, decode: Group, work: WorkloadSpec, workload: Workload) -> MeasuredRate:
+    """A rate of decode, at most what a full KV cache gives in the best case: at the wanted pace, and for a rate of another form at the fastest."""
+    room = capacity_of(decode)
+    if room is None or room.weights_gib.mid <= 0 or (rate.own and not work.tpot_ms):
+        return rate
+    batch = batch_limit(shape_of(decode).sequence_slots, room.kv_tokens.high, workload)
+    fastest = step_of(decode, room, workload, batch).seconds(decode.instance.gpu) / BAND / tokens_a_step(decode)
+    return cap_by_batch(rate, batch, max((work.tpot_ms or 0) / 1000, fastest), world_size(decode.spec) // decode.spec.data_parallel)
 
 
 def _transfer(prefill: Group, decode: Group, workload: Workload, wanted: float) -> KvTransfer | None:

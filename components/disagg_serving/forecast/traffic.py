@@ -10,7 +10,7 @@ from ..document.traffic import Forecast, InFlight, Need, Rate, Ratio, Scenario, 
 from ..planning.shapes import Group, Layout, Served, world_size
 from . import needs
 from .balance import Balance, BalanceError, Headroom, KvTransfer, Workload, advice, balance
-from .situation import PHASES, Phase, situation_of
+from .situation import PHASES, Phase, rates_of_other_forms, situation_of
 
 
 def forecast_of(layout: Layout, served: Served) -> Forecast | None:
@@ -31,6 +31,7 @@ def forecast_of(layout: Layout, served: Served) -> Forecast | None:
         better=judged.better,
         kv_transfer=_kv_transfer(known.transfer),
         needs=[_need(need) for need in needed],
+        other_forms=[f"{side}.{sentence}" for side, group in pair.items() for _, sentence in rates_of_other_forms(group)],
         in_flight=_in_flight(needs.in_flight(pair["decode"], wanted)),
     )
     if known.rates and known.split and known.room:
@@ -55,13 +56,14 @@ def _in_flight(found: needs.InFlight | None) -> InFlight | None:
 def _measured(found: Forecast, workload: Workload, now: Balance, room: Headroom, hourly: float | None) -> Forecast:
     """With what measured rates of both roles say."""
     per_million = None
-    if hourly is not None and now.requests_per_second:
+    if hourly is not None and now.requests_per_second and now.kind != "range":
         tokens = workload.input_tokens + workload.output_tokens
         per_million = round(hourly / (now.requests_per_second * 3600 * tokens) * 1e6, 4)
     best = now.optimum
+    ends = (round(now.span.low, 3), round(now.span.high, 3)) if now.kind == "range" else ()
     return replace(
         found,
-        requests_per_second=Rate(room.wanted, round(now.requests_per_second, 3), now.kind),
+        requests_per_second=Rate(room.wanted, round(now.requests_per_second, 3), now.kind, *ends),
         bound_by=now.bound_by,
         utilisation=Utilisation(round(room.prefill_utilisation, 3), round(room.decode_utilisation, 3)),
         usd_per_million_tokens=per_million,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from ..errors import ToolError
+from ..planning.shapes import Served
 from ..spec.stack_file import ENVIRONMENT_KEY
 
 INDENTS = ((2, 4, 2), (2, 2, 0), (4, 6, 4), (4, 4, 0), (4, 4, 2))
@@ -18,12 +20,20 @@ INDENTS = ((2, 4, 2), (2, 2, 0), (4, 6, 4), (4, 4, 0), (4, 4, 2))
 WIDE = 100_000
 
 
-def write_rate(file: Path, model: int, role: str, input_tokens: int, rate: int) -> None:
-    """Put a rate under `models[model].<role>.measuredRates`, in place of one at the same prompt length.
+def form_of(served: Served, role: str) -> dict[str, Any]:
+    """The form of a role's engine, as `measuredOn` has it; parallelism that is not set is left out."""
+    spec = next(one for name, one in served.spec.roles.items() if name == role)
+    optional = {"pipelineParallel": spec.pipeline_parallel, "dataParallel": spec.data_parallel, "expertParallel": spec.expert_parallel}
+    set_ones = {key: value for key, value in optional.items() if value not in {1, False}}
+    return {"instanceType": spec.instance_type, "tensorParallel": spec.tensor_parallel, **set_ones, "engine": served.spec.engine}
+
+
+def write_rate(file: Path, model: int, role: str, rate: Mapping[str, Any]) -> None:
+    """Put a rate, by its keys, under `models[model].<role>.measuredRates`, in place of one at the same prompt length.
 
     Raises ToolError where the file cannot be written without changing its form; it is then left as it was.
     """
-    entry = f"measuredRates: [{{inputTokens: {input_tokens}, tokensPerSecondPerGPU: {rate}}}]"
+    entry = f"measuredRates: [{_flow(rate)}]"
     text = file.read_text(encoding="utf-8")
     for mapping, sequence, offset in INDENTS:
         yaml = YAML()
@@ -41,13 +51,22 @@ def write_rate(file: Path, model: int, role: str, input_tokens: int, rate: int) 
     rates = place.setdefault("measuredRates", CommentedSeq())
     if not rates:
         rates.fa.set_flow_style()
-    kept = next((r for r in rates if r.get("inputTokens") == input_tokens), None)
+    kept = next((r for r in rates if r.get("inputTokens") == rate["inputTokens"]), None)
     if kept is None:
-        kept = CommentedMap({"inputTokens": input_tokens})
+        kept = CommentedMap()
         kept.fa.set_flow_style()
         rates.append(kept)
-    kept["tokensPerSecondPerGPU"] = rate
+    for key, value in rate.items():
+        kept[key] = CommentedMap(value) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            kept[key].fa.set_flow_style()
     file.write_text(_text(yaml, data), encoding="utf-8")
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(one)}" for key, one in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _models(data: Any) -> Any:

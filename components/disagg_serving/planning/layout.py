@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..catalog import Catalog, Engine, Instance, Model
@@ -11,7 +11,6 @@ from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
 from ..spec.places import pair_path
-from ..spec.serving import RoleName
 from ..yaml_io import inside
 from .node_bounds import stated_bound
 from .node_classes import build_node_classes
@@ -41,17 +40,14 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
             engine = _engine(model, catalog, path)
         except SpecError as problem:
             findings += problem.findings
-        instances: dict[RoleName, Instance] = {}
-        for name, role in model.roles.items():
-            try:
-                instances[name] = catalog.instances[role.instance_type]
-            except KeyError:
-                findings.append(catalog.instances.missing(f"{path}.{name}.instanceType", role.instance_type))
-            except SpecError as problem:
-                findings += problem.findings
-        if facts and engine and router in catalog.routers and len(instances) == len(model.roles):
+        named = _instance_names(model)
+        found, missing = _instances(named, catalog, path)
+        findings += missing
+        if facts and engine and router in catalog.routers and len(found) == len(named):
+            instances = {name: found[f"{name}.instanceType"] for name in model.roles}
+            rated = {named[place]: instance for place, instance in found.items()}
             served.append(
-                Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region, catalog.metrics, candidate=candidate)
+                Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region, catalog.metrics, candidate, rated)
             )
     return served, findings
 
@@ -84,6 +80,30 @@ def merge_layouts(layouts: Sequence[Layout]) -> Layout | None:
     classes = {c.name: c for layout in reversed(layouts) for c in layout.node_classes}
     made = list(pools.values()), list(classes.values())
     return Layout(first.spec, list(served.values()), list(groups.values()), *made, first.settings, list(candidates.values()))
+
+
+def _instance_names(model: ModelSpec) -> dict[str, str]:
+    """Instance types by their places below the model: of roles, and of what their rates were measured on."""
+    named = {f"{role}.instanceType": spec.instance_type for role, spec in model.roles.items()}
+    for role, spec in model.roles.items():
+        for i, rate in enumerate(spec.measured_rates):
+            if rate.measured_on and rate.measured_on.instance_type:
+                named[f"{role}.measuredRates[{i}].measuredOn.instanceType"] = rate.measured_on.instance_type
+    return named
+
+
+def _instances(named: Mapping[str, str], catalog: Catalog, path: str) -> tuple[dict[str, Instance], list[Finding]]:
+    """Instance types by their places, and the findings about those that are not there or faulty."""
+    found: dict[str, Instance] = {}
+    findings: list[Finding] = []
+    for place, name in named.items():
+        try:
+            found[place] = catalog.instances[name]
+        except KeyError:
+            findings.append(catalog.instances.missing(f"{path}.{place}", name))
+        except SpecError as problem:
+            findings += problem.findings
+    return found, findings
 
 
 def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:

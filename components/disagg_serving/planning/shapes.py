@@ -48,6 +48,8 @@ class Served:
     region: str | None = None
     metric_lists: Mapping[str, MetricList] = field(default_factory=dict)
     candidate: bool = False
+    rated_on: Mapping[str, Instance] = field(default_factory=dict)
+    """Instance types by id: those of its roles, and those that rates say they were measured on."""
 
     @property
     def path(self) -> str:

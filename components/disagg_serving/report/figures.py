@@ -77,10 +77,12 @@ def traffic_lines(forecast: Forecast) -> list[str]:
     lines = []
     rate, busy = forecast.requests_per_second, forecast.utilisation
     if rate and busy:
+        able = f"{rate.kind} {rate.capacity:g}" if rate.high is None else f"range {rate.low:.3g} to {rate.high:.3g}"
         lines.append(
-            f"{forecast.model}: {rate.wanted:g} requests/s wanted, {rate.kind} {rate.capacity:g}, bound by {forecast.bound_by}; "
+            f"{forecast.model}: {rate.wanted:g} requests/s wanted, {able}, bound by {forecast.bound_by}; "
             f"prefill busy {busy.prefill:.0%}, decode {busy.decode:.0%}"
         )
+        lines += forecast.other_forms
         if forecast.prefill_wait_seconds is not None:
             lines.append(f"a prompt waits {forecast.prefill_wait_seconds:.2g} s for prefill (M/D/1), before it is calculated")
     else:

@@ -24,6 +24,7 @@ __all__ = [
     "GatewaySpecArgs",
     "LwsSpecArgs",
     "MaintenanceWindowSpecArgs",
+    "MeasuredOnSpecArgs",
     "ModelSpecArgs",
     "NetworkPolicySpecArgs",
     "NetworkSpecArgs",
@@ -407,6 +408,28 @@ class CalibrationSpecArgs(TypedDict):
     """Share of GPU memory at which the log was taken; another one of the role moves the KV cache. Default: the role's."""
 
 
+class MeasuredOnSpecArgs(TypedDict):
+    """The form of engine that a rate was measured on. What is not said is the role's own."""
+
+    instance_type: NotRequired[str]
+    """Catalogue id of the nodes. Default: the role's."""
+
+    tensor_parallel: NotRequired[int]
+    """GPUs that shared each layer. Default: the role's."""
+
+    pipeline_parallel: NotRequired[int]
+    """Stages of layers. Default: the role's."""
+
+    data_parallel: NotRequired[int]
+    """Data-parallel ranks of one engine. Default: the role's."""
+
+    expert_parallel: NotRequired[bool]
+    """Whether each GPU held whole experts. Default: as in the role."""
+
+    engine: NotRequired[str]
+    """Catalogue id of the engine. Default: the model's."""
+
+
 class RateSpecArgs(TypedDict):
     """A measured rate: prompt tokens a second of a prefill GPU, or answer tokens a second of a decode GPU at the wanted pace."""
 
@@ -415,6 +438,9 @@ class RateSpecArgs(TypedDict):
 
     tokens_per_second_per_gpu: Required[float]
     """Tokens a second and GPU, saturated."""
+
+    measured_on: NotRequired[MeasuredOnSpecArgs]
+    """The form of engine that was measured; on another form than the role's the rate is a range, half to twice as much. Default: the role's own."""
 
 
 class TolerationSpecArgs(TypedDict):

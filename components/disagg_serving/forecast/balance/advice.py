@@ -113,7 +113,7 @@ def advice(s: Situation) -> Advice:
 def off_balance(split: Split, rates: Rates, workload: Workload) -> Reason | None:
     """A remark when the split is more than 30 % off the optimum, with the best whole engines of the same sizes and number of GPUs."""
     now = balance(split, rates, workload)
-    if now.off <= OFF_BALANCE:
+    if now.off <= OFF_BALANCE or (not rates.own and now.optimum.low <= now.ratio <= now.optimum.high):
         return None
     best = best_split(rates, workload, split.engines, split.gpus)
     there = balance(best, rates, workload)

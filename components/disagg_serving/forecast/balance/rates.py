@@ -182,6 +182,7 @@ def cap_by_batch(rate: MeasuredRate, batch: int, tpot_seconds: float, engine_gpu
     if batch < 1 or tpot_seconds <= 0 or engine_gpus < 1:
         raise BalanceError(f"a batch of {batch} at {tpot_seconds:g} s a token on {engine_gpus} GPUs: all must be above 0")
     most = batch / tpot_seconds / engine_gpus
-    if rate.tokens_per_second_per_gpu < most:
+    span, mid = rate.span, min(rate.tokens_per_second_per_gpu, most)
+    if span.high <= most:
         return rate
-    return replace(rate, tokens_per_second_per_gpu=most, saturated=True)
+    return replace(rate, tokens_per_second_per_gpu=mid, saturated=True, least=min(1.0, span.low / mid), most=most / mid)

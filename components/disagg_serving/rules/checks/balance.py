@@ -10,7 +10,7 @@ from ...errors import Level
 from ...forecast.balance import BalanceError, Workload, advice
 from ...forecast.balance.rates import figure
 from ...forecast.needs import InFlight, Need, in_flight, needs_of, phases_of
-from ...forecast.situation import bound_of, situation_of
+from ...forecast.situation import bound_of, rates_of_other_forms, situation_of
 from ...planning.scaling import at_most
 from ...planning.shapes import Group, Served
 from ...spec.serving import RoleName, WorkloadSpec
@@ -52,6 +52,10 @@ def load(s: Subject) -> Iterator[Fault]:
             most = wanted.requests_per_second * BUSY / share
             allowed, otherwise = f"at most {figure(most)} requests/s here", "run more engines, with nodes for them"
             yield Fault(path, message, wanted.requests_per_second, allowed, ways=[[enough]], otherwise=otherwise)
+        for group in at_most(s.layout).groups_of(served) if s.layout else ():
+            for key, sentence in rates_of_other_forms(group):
+                fix = "measure it on this form: `disagg bench`"
+                yield Fault(f"{group.path}.{key}.measuredOn", sentence.removeprefix(f"{key} "), None, "the role's own form", fix, Level.INFO)
         for note in advice(known).notes:
             yield Fault(path, note.text, None, "", "", Level.INFO)
 
