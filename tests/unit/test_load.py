@@ -55,7 +55,7 @@ def test_runs_send_what_the_workload_says() -> None:
     assert (traffic.input_tokens, traffic.output_tokens, traffic.rate, traffic.concurrency, traffic.requests) == (8000, 1000, 2, None, 600)
     assert (prefill.output_tokens, prefill.rate, prefill.concurrency, prefill.requests) == (1, None, 16, 256)
     # 188,928 tokens of KV cache hold 22 requests of 8,500, on four engines
-    assert (decode.output_tokens, decode.concurrency, decode.requests) == (1000, 88, 352)
+    assert (decode.output_tokens, decode.concurrency, decode.requests) == (1000, 84, 336)
     assert len({r.seed for r in (traffic, prefill, decode)}) == 3
 
 
@@ -77,7 +77,7 @@ def test_the_job_is_valid_and_prints_only_its_result() -> None:
     assert generator["command"] == ["vllm", "bench", "serve"]
     args = dict(a.removeprefix("--").partition("=")[::2] for a in generator["args"])
     assert args["base-url"] == "http://llama-70b-epp.llama-70b.svc:8081"
-    assert (args["random-input-len"], args["random-output-len"], args["max-concurrency"], args["seed"]) == ("8000", "1000", "88", "7")
+    assert (args["random-input-len"], args["random-output-len"], args["max-concurrency"], args["seed"]) == ("8000", "1000", "84", "7")
     assert job["spec"]["backoffLimit"] == 0
 
 
@@ -213,10 +213,10 @@ def test_a_decode_rate_at_the_wanted_pace() -> None:
     """With its whole batch throughout and the pace kept, decode's rate is answer tokens a second and GPU."""
     wanted = prod()
     (run,) = runs(wanted, RunKind.DECODE)
-    full = samples(decode=replace(NOTHING, running=88.0))
+    full = samples(decode=replace(NOTHING, running=84.0))
     (found,) = measure(wanted, wanted.served[0], run, 25, perform(full))
     assert found.verdict
-    assert (found.verdict.rate, found.verdict.input_tokens) == (352 * 1000 / 100 / 8, 8000)
+    assert (found.verdict.rate, found.verdict.input_tokens) == (336 * 1000 / 100 / 8, 8000)
 
 
 def test_a_decode_run_that_is_too_slow_is_repeated_with_less() -> None:
@@ -232,7 +232,7 @@ def test_a_decode_run_that_is_too_slow_is_repeated_with_less() -> None:
         return Finished(given, read_result(result_text(given, mean_tpot_ms=batch / 2)), seen)
 
     found = measure(wanted, wanted.served[0], run, 30, engine)
-    assert [r.concurrency for r in asked] == [88, 57]
+    assert [r.concurrency for r in asked] == [84, 57]
     assert len({r.seed for r in asked}) == 2
     assert [f.verdict.rate is None for f in found if f.verdict] == [True, False]
 
