@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ..errors import Finding, Level, SpecError, closest
 from ..phrases import say
 from ..spec.validation import parse
 from ..yaml_io import inside, read_yaml
 from .entries import Engine, Entry, Instance, Model
-from .metric_list import MetricList
-from .router import Router
+
+if TYPE_CHECKING:
+    from .metric_list import MetricList
+    from .router import Router
 
 E = TypeVar("E", bound=Entry)
 PACKAGE_DIR = Path(__file__).parent
@@ -21,7 +23,7 @@ _SHIPPED: dict[Path, Any] = {}
 """The package's own entries that were read: every evaluation asks for some, and they stay as they are while a process runs."""
 
 
-class Shelf(Mapping[str, E], Generic[E]):
+class Entries(Mapping[str, E], Generic[E]):
     """The entries of one kind by id. Reading a faulty file raises SpecError with the file's name in every path."""
 
     def __init__(self, kind: str, model: type[E], dirs: Sequence[Path], base: Path) -> None:
@@ -110,16 +112,30 @@ class Catalog:
     def __init__(self, dirs: Sequence[Path] = (), base: Path | None = None) -> None:
         """The package's catalogue and `dirs`; messages name files from `base` on."""
         folders, start = (PACKAGE_DIR, *dirs), (base or Path.cwd()).resolve() if dirs else PACKAGE_DIR
-        self._dirs = dirs
-        self.instances = Shelf("instances", Instance, folders, start)
-        self.models = Shelf("models", Model, folders, start)
-        self.engines = Shelf("engines", Engine, folders, start)
-        self.routers = Shelf("routers", Router, folders, start)
-        self.metrics = Shelf("metrics", MetricList, folders, start)
+        self._dirs, self._folders, self._start = dirs, folders, start
+        self.instances = Entries("instances", Instance, folders, start)
+        self.models = Entries("models", Model, folders, start)
+        self.engines = Entries("engines", Engine, folders, start)
+
+    @cached_property
+    def routers(self) -> Entries[Router]:
+        """Router releases."""
+        from .router import Router  # noqa: PLC0415 (slow)
+
+        return Entries("routers", Router, self._folders, self._start)
+
+    @cached_property
+    def metrics(self) -> Entries[MetricList]:
+        """Lists of metrics."""
+        from .metric_list import MetricList  # noqa: PLC0415 (slow)
+
+        return Entries("metrics", MetricList, self._folders, self._start)
 
     def unreachable(self) -> list[Finding]:
         """Errors about what lies in the user's folders and is never read: files under another name than their id, and folders that are misspelt."""
-        shelves: list[Shelf[Any]] = [self.instances, self.models, self.engines, self.routers, self.metrics]
+        if not self._dirs:
+            return []
+        shelves: list[Entries[Any]] = [self.instances, self.models, self.engines, self.routers, self.metrics]
         kinds = [shelf.kind for shelf in shelves]
         odd = [d for folder in self._dirs for d in sorted(folder.iterdir()) if d.is_dir() and d.name not in kinds and any(d.glob("*.yaml"))]
         likely = [(d, closest(d.name, kinds, 0.8)) for d in odd]

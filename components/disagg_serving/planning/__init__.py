@@ -1,1 +1,1 @@
-"""From spec and catalogue to shapes, placement, cost and findings; pure."""
+"""From spec and catalogue to a layout: what pods ask for, what pools offer, and where the pods land; pure."""

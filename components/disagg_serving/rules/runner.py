@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ..catalog import Catalog
 from ..errors import Finding
@@ -10,10 +11,12 @@ from ..phrases import join
 from ..place import Place
 from ..planning.pairs import belonging
 from ..spec import EnvironmentSpec
-from .declared import Declared
 from .fixes import words
 from .registry import Fault, Rule, Stage, Subject, of_stage
 from .trials import Trials
+
+if TYPE_CHECKING:
+    from .declared import Declared
 
 
 def run_stage(subject: Subject, stage: Stage) -> list[Finding]:
