@@ -216,7 +216,7 @@ ENVIRONMENT_CASES = [
         "cluster.kubernetesVersion",
         "1.30",
         "1.34 or newer",
-        'use "1.34"',
+        'use "1.35"',
     ),
     Case(
         "existing Kubernetes too old",
@@ -224,7 +224,7 @@ ENVIRONMENT_CASES = [
         "existingCluster.kubernetesVersion",
         "1.33",
         "1.34 or newer",
-        'use "1.34"',
+        'use "1.35"',
     ),
     Case(
         "nodes outlive Auto Mode",

@@ -11,6 +11,7 @@ from math import fsum
 from typing import Any
 
 from ..catalog.entries import Instance, Price
+from ..catalog.kubernetes import supported
 from ..catalog.loader import PACKAGE_DIR
 from ..document.cost import Cost, CostLine, RoleCost, SharePrice
 from ..planning.placement import place
@@ -129,13 +130,31 @@ def _fixed_lines(layout: Layout) -> list[CostLine]:
         entrances = [_line("load balancers", "load balancer", gateways, _price(prices["loadBalancer"]), note)]
     if layout.spec.existing_cluster is not None:
         return [*entrances, *_fee(layout)]
-    lines = [*entrances, _line("control plane", "EKS cluster", 1, _price(prices["controlPlane"]), "")]
+    lines = [*entrances, _control_plane(layout)]
     network = layout.spec.network
     if network.existing is None:
         gateways = len(network.zones) if network.nat_gateways == "perZone" else 1
         note = f"without the charge for traffic, {prices['natGateway']['usdPerGB']:g} for each GB"
         lines.append(_line("NAT gateways", "NAT gateway", gateways, _price(prices["natGateway"]), note))
     return [*lines, *_fee(layout)]
+
+
+def _control_plane(layout: Layout) -> CostLine:
+    """EKS bills extended support from its first day on, where the cluster is meant to stay on its version."""
+    data, cluster = _prices()["controlPlane"], layout.spec.cluster
+    support = supported().get(layout.spec.kubernetes_version) if cluster and cluster.upgrade_policy == "EXTENDED" else None
+    price, note = _price(data), ""
+    if support is not None and support.is_ending(today()):
+        dearer, of = extended_price(), f"extended support of Kubernetes {support.version}"
+        extended = support.is_extended(today())
+        note = f"in {of} since {support.standard_until}" if extended else f"{dearer:.2f} an hour from {support.standard_until} on, in {of}"
+        price = price.model_copy(update={"usd_per_hour": dearer}) if extended else price
+    return _line("control plane", "EKS cluster", 1, price, note)
+
+
+def extended_price() -> float:
+    """USD an hour of a control plane in extended support."""
+    return float(_prices()["controlPlane"]["extendedUsdPerHour"])
 
 
 def _fee(layout: Layout) -> list[CostLine]:

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ... import labels
+from ...catalog.kubernetes import oldest_in_support, supported
 from ...corrections import Correction
 from ...credentials import AWS_KEYS
 from ...errors import Level, did_you_mean
+from ...forecast.cost import extended_price, today
 from ...phrases import join, say, say_key
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...place import Place
@@ -180,8 +182,32 @@ def kubernetes_version(s: Subject) -> Iterator[Fault]:
         yield Fault(f"{where}.kubernetesVersion", message, s.spec.kubernetes_version, f"at most {newest}", level=Level.WARNING)
     if version < LWS_MINIMUM_KUBERNETES:
         oldest = ".".join(map(str, LWS_MINIMUM_KUBERNETES))
-        path = f"{where}.kubernetesVersion"
-        yield Fault(path, "is too old", s.spec.kubernetes_version, f"{oldest} or newer", ways=[use(path, oldest)])
+        path, lasting = f"{where}.kubernetesVersion", oldest_in_support(today()) or KUBERNETES.version
+        yield Fault(path, "is too old", s.spec.kubernetes_version, f"{oldest} or newer", ways=[use(path, lasting)])
+
+
+@rule("kubernetes-support", Level.WARNING, Stage.FORM, f"{EKS}kubernetes-versions.html", presumes_made="cluster", parts=("cluster",))
+def kubernetes_support(s: Subject) -> Iterator[Fault]:
+    """EKS goes on supporting the cluster's version at the standard price for two months at least."""
+    support, day = supported().get(s.spec.kubernetes_version), today()
+    if support is None or not support.is_ending(day):
+        return
+    ended, adopted, cluster = support.is_extended(day), s.spec.existing_cluster is not None, s.spec.cluster
+    path = f"{'existingCluster' if adopted else 'cluster'}.kubernetesVersion"
+    then, cost = "" if ended else "then ", f"{extended_price():.2f} USD an hour"
+    if adopted:
+        what = f"its control plane {then}costs {cost}, or EKS upgrades it, as its upgrade policy says"
+    elif cluster is not None and cluster.upgrade_policy == "EXTENDED":
+        what = f"its control plane {then}costs {cost}, until EKS upgrades it on {support.extended_until}"
+    elif ended:
+        what = say("EKS refuses to make it without {upgradePolicy}: EXTENDED, and upgrades one that runs")
+    else:
+        what = "EKS then upgrades the control plane by itself"
+    message = say(f"{'left' if ended else 'leaves'} standard support on {support.standard_until}: {{}}", what)
+    lasting = oldest_in_support(day) or KUBERNETES.version
+    upgrade = "upgrade the cluster, one minor version at a time"
+    ways = [] if adopted or lasting == support.version else [use(path, lasting)]
+    yield Fault(path, message, support.version, f"{lasting} or newer", ways=ways, otherwise=upgrade)
 
 
 @rule("node-life", Level.ERROR, Stage.FORM, f"{EKS}auto-security.html")

@@ -133,14 +133,14 @@ def pipeline_speculative(s: Subject) -> Iterator[Fault]:
             )
 
 
-@rule("efa-alignment", Level.INFO, Stage.FORM, f"{EKS}device-management-efa.html")
+@rule("efa-alignment", Level.INFO, Stage.FORM, f"{EKS}device-management.html and {EKS}device-management-efa.html")
 def efa_alignment(s: Subject) -> Iterator[Fault]:
     """Pods smaller than a node may get EFA devices that are not next to their GPUs; KV then crosses the CPU's interconnect."""
     for served, name, role, path in s.roles():
         gpus = served.instances[name].gpu.count
         if name != "server" and s.spec.makes_pools and world_size(role) < gpus:
             message = (
-                f"makes pods smaller than a node, whose EFA devices Auto Mode does not choose by their GPUs: transfers may be slower on {gpus} GPUs"
+                "makes pods smaller than a node, to which the device plugin gives any of its EFA devices: those far from a pod's GPUs are slower"
             )
             yield Fault(f"{path}.tensorParallel", message, role.tensor_parallel, str(gpus), "measure, or use whole nodes")
             return
