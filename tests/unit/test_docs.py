@@ -171,3 +171,10 @@ def test_blocks_have_a_language() -> None:
 def test_python_in_pages_runs(block: Block) -> None:
     """Python that a page shows runs as it stands."""
     exec(compile(block.text, block.place, "exec"), {})  # noqa: S102 (the project's own pages)
+
+
+def test_the_readme_shows_the_plan_of_today() -> None:
+    """The piece of a plan on the README's first screen is what `make preview` prints."""
+    (shown,) = [t.content for t in tokens(ROOT / "README.md") if t.type == "fence" and t.content.startswith("Placement")]
+    plan = (ROOT / "tests/golden/prod/plan.txt").read_text(encoding="utf-8")
+    assert shown in plan

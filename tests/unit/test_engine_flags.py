@@ -159,6 +159,19 @@ def test_refusals_name_the_field(flag: str, field: str) -> None:
     assert re.fullmatch(rf"set {re.escape(field)} of the (model|role|model or role)", found.fix)
 
 
+NEVER = (
+    "--api-key", "--config", "--data-parallel-backend", "--data-parallel-external-lb", "--data-parallel-hybrid-lb",
+    "--data-parallel-multi-port-external-lb", "--data-parallel-rank", "--data-parallel-size-local", "--data-parallel-start-rank",
+    "--data-parallel-supervisor-port", "--distributed-executor-backend", "--download-dir", "--host", "--kv-events-config", "--model",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", NEVER)
+def test_flags_that_nothing_sets_are_refused(flag: str) -> None:
+    """What would put a secret or a second source of truth on the command line is refused although no field or pod sets it."""
+    assert any(f.id in {"extra-args", "plain-secret"} for f in check(environment(aggregated(extraArgs=[f"{flag}=x"]))).findings)
+
+
 def test_a_field_without_a_flag_in_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field that the engine's version has no flag for is refused where it stands, and only where it is given."""
     without = {name: about for name, about in (flags_of("0.33.0") or {}).items() if name != "--max-num-seqs"}
