@@ -22,6 +22,7 @@ class Gpu:
     small_steps: bool = False
 
 
+@cache
 def gpu_of(name: str, memory_gib: float) -> Gpu:
     """The GPU with the longest known name that `name` starts with; for other names the generation follows from its memory (GiB)."""
     data, lower = _data(), name.lower()
