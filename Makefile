@@ -139,10 +139,16 @@ browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documenta
 pictures: $(VENV)/.browser  ## Photograph the HTML plan of prod anew for docs/reports.md, in a real Chromium
 	@$(BIN)/pytest -q tests/browser/test_report.py -k test_pictures --rewrite-golden -rs
 
+LIVE := $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10
+WITH_GO := if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else
+
 .PHONY: live
 live: $(VENV)/.live browser  ## Build the real engine and control plane from Go modules, and run the live suite
-	@if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else \
-	  $(BIN)/python -m bench.build && $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10; fi
+	@$(WITH_GO) $(BIN)/python -m bench.build && $(LIVE); fi
+
+.PHONY: core
+core: $(VENV)/.live  ## The same with the tests that matter most, and the programs that they need
+	@$(WITH_GO) $(BIN)/python -m bench.build --core && $(LIVE) -m core; fi
 
 .PHONY: engine
 engine: $(VENV)/.dev  ## Ask the real vLLM: parser, configuration, rules, and two servers on a CPU (about 3 GB of packages once)

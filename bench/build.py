@@ -1,6 +1,6 @@
 """Builds the real engine and control plane from Go modules, one small module a tool; binaries are kept between runs.
 
-usage: python -m bench.build [TOOL ...]
+usage: python -m bench.build [--core | TOOL ...]     --core leaves out what only tests outside the core of the live suite need
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Tool:
     staging: str = ""
     with_modules: tuple[str, ...] = field(default_factory=tuple)
     tags: str = field(default="", repr=False)
+    core: bool = field(default=True, repr=False)
+    """Whether tests of the core need it."""
 
     @property
     def binary(self) -> Path:
@@ -80,6 +82,7 @@ def tools() -> list[Tool]:
                 staging=entry.get("staging-version", ""),
                 with_modules=tuple(entry.get("with", ())),
                 tags=entry.get("tags", ""),
+                core=own.get("core", True),
             )
         )
     return found
@@ -149,10 +152,11 @@ def main(argv: list[str]) -> int:
         print("Go is not installed: the live suite is skipped (Go 1.26 or newer builds it)")
         return 0
     known = [t.name for t in tools()]
-    if unknown := [name for name in argv if name not in known]:
-        print(f"unknown program {', '.join(unknown)} (allowed: {', '.join(known)})", file=sys.stderr)
+    named = [t.name for t in tools() if t.core] if argv == ["--core"] else argv or known
+    if unknown := [name for name in named if name not in known]:
+        print(f"unknown program {', '.join(unknown)} (allowed: {', '.join(known)}, or --core alone)", file=sys.stderr)
         return 1
-    wanted = [t for t in tools() if not argv or t.name in argv]
+    wanted = [t for t in tools() if t.name in named]
     begin = time.monotonic()
     for i, tool in enumerate(wanted, 1):
         start, step = time.monotonic(), f"[{i} of {len(wanted)}] {tool.name} {tool.version}"

@@ -20,14 +20,22 @@ SCARCE = Reservation("cr-0fedcba9876543210", "p5.48xlarge", "us-east-1a", 3)
 """One and a half groups of two nodes."""
 
 
+CORE = ("test_admission", "test_engine", "test_failures", "test_placement", "test_traffic", "test_verify")
+"""Files of the core: the plan equals the engine and destroys in order, the API server admits all objects, pods land as planned, groups survive
+failures, requests pass the real Envoy, `disagg verify` finds faults. `make core` and .ci/run run these; `make live` runs all."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The live tests talk to their own programs on loopback and to nothing else; they are skipped where the real parts are not there."""
-    missing = [t.name for t in tools() if not t.binary.exists()]
-    reason = f"not built: {', '.join(missing)} (run `make live`)" if go() else "Go is not installed, so the real parts cannot be built"
+    missing = [t for t in tools() if not t.binary.exists()]
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
+            if item.path.stem in CORE:
+                item.add_marker(pytest.mark.core)
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1"]))
-            if missing:
+            if lacking := [t.name for t in missing if t.core or not item.get_closest_marker("core")]:
+                reason = f"not built: {', '.join(lacking)} (run `make live`)" if go() else "Go is not installed, so the real parts cannot be built"
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
