@@ -114,7 +114,7 @@ CATALOG_CASES = [
         "models[0].model",
         "MambaForCausalLM",
         "LlamaForCausalLM",
-        says="architectures[0]",
+        says="is an architecture whose memory is not known here",
         files={"config.json": {**LLAMA_CONFIG, "architectures": ["MambaForCausalLM"]}},
     ),
     Case(

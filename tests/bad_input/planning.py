@@ -29,7 +29,7 @@ PLANNING_CASES = [
         "8",
         "an engine that keeps less than 71.3 GiB a GPU besides its KV cache",
         "use tensorParallel 8 with pipelineParallel 2 on p5.48xlarge, or use tensorParallel 8 on p5en.48xlarge",
-        says="88.1 to 95.3 GiB of weights",
+        says="88.2 to 90.0 GiB of weights",
     ),
     Case(
         "744B split on nodes of 80 GB",
@@ -53,7 +53,7 @@ PLANNING_CASES = [
         CONTEXT,
         "",
         "at most",
-        "use 18304",
+        "use 17280",
         says="is more than the KV cache of server holds",
     ),
     Case(
@@ -62,7 +62,7 @@ PLANNING_CASES = [
         CONTEXT,
         "",
         "at most",
-        "use 197376",
+        "use 239488",
         says="is more than the KV cache",
     ),
     Case(

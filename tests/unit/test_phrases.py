@@ -22,7 +22,7 @@ SAYING = [
     file
     for folder in ("rules", "planning", "forecast", "catalog", "load", "resources", "spec/validation.py")
     for file in ([PACKAGE / folder] if folder.endswith(".py") else sorted((PACKAGE / folder).rglob("*.py")))
-    if file.name not in {"spec_args.py", "form.py", "hf_config.py", "write_back.py"}
+    if file.name not in {"spec_args.py", "form.py", "write_back.py"} and not file.name.startswith(("config_", "hf_config"))
 ]
 """Modules that make findings, but for those with other texts: for docs, about keys of a config.json, or for a stack file."""
 
