@@ -69,12 +69,15 @@ class Finding(Record):
 
     def sentence(self) -> str:
         """The finding as one line: path, value, message, allowed values and fix."""
-        head = f"{self.path}: " if self.path else ""
+        return f"{visible(self.path)}: {self.reason()}" if self.path else self.reason()
+
+    def reason(self) -> str:
+        """The sentence without the path."""
         shown = "" if self.value is None else f"{show(self.value)} "
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
         fix = f"; {self.fix}" if self.fix else ""
         accepted = f"; accepted: {self.accepted}" if self.accepted else ""
-        return visible(f"{head}{shown}{self.message}{allowed}{fix}{accepted}")
+        return visible(f"{shown}{self.message}{allowed}{fix}{accepted}")
 
     def with_fix(self, value: Any) -> Finding:
         """The finding with another value at its place as its fix; None takes out what is there."""

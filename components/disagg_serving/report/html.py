@@ -107,8 +107,7 @@ def _view(plan: Plan, index: int) -> dict[str, Any]:
 
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
     summaries = FORM_CHECKS | {r.id: r.summary for r in rules()}
-    said = finding.sentence().removeprefix(f"{visible(finding.path)}: ") if finding.path else finding.sentence()
-    return {"finding": finding, "said": said, "summary": summaries.get(finding.id, ""), "new": new}
+    return {"finding": finding, "said": finding.reason(), "summary": summaries.get(finding.id, ""), "new": new}
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -215,8 +215,7 @@ def _check_head(new: object) -> list[str]:
 
 def _check(finding: Finding, new: set[tuple[str, str, str]] | None) -> str:
     place = f"{code(finding.path, 160)}: " if finding.path else ""
-    said = finding.sentence().removeprefix(f"{finding.path}: ") if finding.path else finding.sentence()
-    cells = [LEVEL_WORDS[finding.level], code(finding.id), place + prose(said, MESSAGE)]
+    cells = [LEVEL_WORDS[finding.level], code(finding.id), place + prose(finding.reason(), MESSAGE)]
     if new is not None:
         cells.append("**new**" if (finding.id, finding.path, finding.message) in new else "")
     return _row(cells)

@@ -57,7 +57,7 @@ class Plugin(ComponentProvider):
         """Make a component. Raises InputPropertiesError, which Pulumi shows without a traceback, when a check fails."""
 
         def refused(owner: str, findings: list[Finding]) -> Exception:
-            reasons = [{"property_path": f.path.removeprefix(f"{owner}: "), "reason": f.sentence().removeprefix(f"{f.path}: ")} for f in findings]
+            reasons = [{"property_path": f.path.removeprefix(f"{owner}: "), "reason": f.reason()} for f in findings]
             return InputPropertiesError(f"{owner} cannot be deployed", reasons)  # type: ignore[arg-type]
 
         before = language.set(Language(snake_case=False, refusal=refused))
