@@ -37,7 +37,7 @@ NEEDED = ("tests", "stacks", "examples", "docs", "Pulumi.yaml", "__main__.py", "
 """What the tests read besides the installed package."""
 SUITE = ("tests/cli", "tests/golden", "tests/graph")
 SHIPPED = ("tests/golden",)
-OF_THE_REPOSITORY = ("tests/cli/test_docs_commands.py",)
+OF_THE_REPOSITORY = ("tests/cli/test_docs_commands.py", "tests/graph/test_documented_stacks.py")
 """What tests the repository's pages, by git, and not the package."""
 INIT = ("init", "prod", "--yes", "--model", "llama-3.3-70b-instruct-fp8", "--region", "us-east-1")
 
