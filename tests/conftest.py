@@ -8,12 +8,17 @@ import os
 import pytest
 from budgets import FUZZ, USUAL
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # the day by which prices are judged: output must not change while time passes
 os.environ["SOURCE_DATE_EPOCH"] = "1795910400"
 
 # the providers' modules are hundreds of thousands of objects: going through them as often as usual takes a quarter of the time of a recording
 gc.set_threshold(100_000, 20, 50)
+
+# Hypothesis also draws constants that it finds in the modules imported so far: then unrelated code, and the order of the tests, change what is drawn
+NO_CONSTANTS = type(providers._local_constants)()
+providers._get_local_constants = lambda: NO_CONSTANTS
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=USUAL)
 # `make fuzz`: other examples in each run, many more of them, and the way to see a failing one again

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import filecmp
 import math
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from scripts.memory_cases import (
     table,
 )
 
-REFERENCE = ROOT.parent / "shared/reference/kv-cases.csv"
 LINES: list[Line] = compare([row for file in (CASES, FURTHER_CASES) for row in read_cases(file)], case_catalog())
 BY_ID = {line.id: line for line in LINES}
 
@@ -101,10 +99,8 @@ def test_a_fault_is_found() -> None:
     assert Line("x", "m", "derived", weights_error=0.5).faults() == []
 
 
-def test_the_cases_are_those_of_the_reference() -> None:
-    """The file is a copy; the one cell that its source contradicts is corrected in the script, with the reason in the table."""
-    if REFERENCE.is_file():
-        assert filecmp.cmp(CASES, REFERENCE, shallow=False)
+def test_a_corrected_cell_gives_its_reason() -> None:
+    """The one cell that its source contradicts is corrected in the script, and the table says why."""
     assert "75.22 = 0.95 x 79.18" in BY_ID["oss120-tp1"].note
 
 
