@@ -18,7 +18,10 @@ from .processes import end_detached
 FOLDER, PLAY = OUT / "up", OUT / "play"
 KUBECONFIG = OUT / "kubeconfig"
 """Where stacks/Pulumi.local.yaml expects it."""
-GLM5_RESERVATION = Reservation("cr-0123456789abcdef0", "p5.48xlarge", "us-east-1a", 2)
+RESERVATIONS = (
+    Reservation("cr-0123456789abcdef0", "p5.48xlarge", "us-east-1a", 2),  # of the stack glm5-pp
+    Reservation("cr-0a1b2c3d4e5f60718", "p5en.48xlarge", "us-east-1a", 1),  # of the stack glm5
+)
 
 
 def up() -> int:
@@ -28,7 +31,7 @@ def up() -> int:
         return 1
     start = time.monotonic()
     shutil.rmtree(FOLDER, ignore_errors=True)
-    plane = ControlPlane(folder=FOLDER, detach=True, reservations=(GLM5_RESERVATION,))
+    plane = ControlPlane(folder=FOLDER, detach=True, reservations=RESERVATIONS)
     try:
         plane.start()
         KUBECONFIG.unlink(missing_ok=True)

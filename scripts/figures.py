@@ -11,6 +11,7 @@ from pathlib import Path
 from disagg_serving import pins
 from disagg_serving.catalog import load_catalog
 from disagg_serving.catalog.loader import PACKAGE_DIR
+from disagg_serving.forecast.capacities import capacities
 from disagg_serving.forecast.cost import FIXED, cost_of
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.startup import (
@@ -45,6 +46,22 @@ def costs() -> list[str]:
         unknown = ", ".join(line.item for line in cost.lines if line.per_hour is None) or "nothing"
         rows.append((f"`{stack}`", nodes, f"{cost.per_hour:,.2f}", f"{24 * cost.per_hour:,.0f}", str(cost.as_of), unknown))
     return table(("stack", "GPU nodes", "USD an hour", "USD a day", "oldest price", "not known, so not in it"), rows)
+
+
+def forms_of_glm5() -> list[str]:
+    """The playbook's 744B model in its form and in ours: what the nodes cost, and what one engine holds."""
+    rows = []
+    for stack in ("glm5-pp", "glm5"):
+        layout = layout_of(stack)
+        (group,), (engine,) = layout.groups, capacities(layout)
+        (nodes,) = [line for line in cost_of(layout).lines if line.name not in FIXED]
+        kv, longest, stages = engine.per_gpu.kv_gib, engine.max_concurrency, group.spec.pipeline_parallel
+        form = f"TP{group.spec.tensor_parallel}, {stages} stages" if stages > 1 else f"TP{group.spec.tensor_parallel}"
+        rows.append((
+            f"`{stack}`", f"{nodes.quantity} x {group.instance.id}", form, f"{nodes.per_hour:,.2f}", f"{kv.mid:.1f} ({kv.low:.1f}-{kv.high:.1f})",
+            f"{engine.kv_tokens.mid:,.0f}", f"{longest.mid:.1f} ({longest.low:.1f}-{longest.high:.1f})",
+        ))  # fmt: skip
+    return table(("stack", "nodes", "engine", "USD an hour of the nodes", "KV cache, GiB a GPU", "tokens", "requests of 131,072 tokens"), rows)
 
 
 def downloads() -> list[str]:
@@ -153,6 +170,7 @@ def versions() -> list[str]:
 
 BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "costs": costs,
+    "forms-of-glm": forms_of_glm5,
     "downloads": downloads,
     "tutorial-cost": tutorial_cost,
     "steps": steps,

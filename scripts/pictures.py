@@ -156,10 +156,10 @@ def _node(pool: DrawnPool, node: DrawnNode, y: int) -> list[str]:
 
 
 def lws_groups() -> str:
-    """LeaderWorkerSets of the stacks prod and glm5: engines of one pod, and an engine over nodes."""
+    """LeaderWorkerSets of the stacks prod and glm5-pp: engines of one pod, and an engine over nodes."""
     parts: list[str] = []
     y, said = 20, []
-    for stack in ("prod", "glm5"):
+    for stack in ("prod", "glm5-pp"):
         for group in layout_of(stack).groups:
             drawn, height = _set(group, y)
             parts += drawn

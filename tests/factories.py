@@ -13,7 +13,7 @@ from disagg_serving.spec.stack_file import find_project
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ROOT / "tests/data/shipped"
 """The project as it is shipped, with frozen copies of its stacks: whoever edits stacks/ breaks no test but those of test_own_stacks.py."""
-STACKS = ("dev", "glm5", "local", "prod", "staging")
+STACKS = ("dev", "glm5", "glm5-pp", "local", "prod", "staging")
 RESERVED = {"type": "reserved", "reservationIds": ["cr-0123456789abcdef0"]}
 
 

@@ -92,7 +92,7 @@ def test_topology_of_prod(browser: Browser, pages: dict[str, Path]) -> None:
 
 def test_other_topologies(browser: Browser, pages: dict[str, Path]) -> None:
     """Stages over nodes are linked, models on common pools stand in one picture, and many like nodes are one."""
-    with opened(browser, pages["glm5"]) as page:
+    with opened(browser, pages["glm5-pp"]) as page:
         assert page.locator(".node").count() == 2
         assert page.locator(".link").inner_text() == "NCCL over EFA"
     with opened(browser, pages["many"]) as page:

@@ -114,7 +114,7 @@ def test_fail_on_warning(disagg: Run, tmp_path: Path, command: str) -> None:
     assert disagg(command, "test", cwd=project) == 0
     assert "spot-serving" in disagg.out
     assert disagg(command, "test", "--fail-on", "warning", cwd=project) == 2
-    assert disagg(command, "glm5", "--fail-on", "warning") == 0
+    assert disagg(command, "glm5-pp", "--fail-on", "warning") == 0
     assert disagg(command, "test", "--fail-on", "never", cwd=project) == 1
 
 

@@ -9,7 +9,7 @@ from disagg_serving.resources.base import POOL_DELETE_TIMEOUT
 from factories import aggregated, environment
 from recording import environment_graph, kinds, one, stack_graph
 
-AWS_STACKS = ("dev", "glm5", "prod", "staging")
+AWS_STACKS = ("dev", "glm5", "glm5-pp", "prod", "staging")
 CLUSTER = "eks:index:Cluster"
 CHART = "kubernetes:helm.sh/v4:Chart"
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"

@@ -15,7 +15,8 @@ from bench.control_plane import ControlPlane
 from bench.instance_types import Reservation
 
 RESERVED = Reservation("cr-0123456789abcdef0", "p5.48xlarge", "us-east-1a", 2)
-"""What the glm5 stack names."""
+WHOLE = Reservation("cr-0a1b2c3d4e5f60718", "p5en.48xlarge", "us-east-1a", 1)
+"""What the stacks glm5-pp and glm5 name."""
 SCARCE = Reservation("cr-0fedcba9876543210", "p5.48xlarge", "us-east-1a", 3)
 """One and a half groups of two nodes."""
 
@@ -42,14 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
     """A control plane with LWS and the stand-in, shared; each test leaves it without workloads and GPU nodes."""
-    with ControlPlane(reservations=(RESERVED, SCARCE)) as running:
+    with ControlPlane(reservations=(RESERVED, WHOLE, SCARCE)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def own_plane() -> Iterator[ControlPlane]:
     """A control plane that only the engine writes to."""
-    with ControlPlane(reservations=(RESERVED,)) as running:
+    with ControlPlane(reservations=(RESERVED, WHOLE)) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ from bench.engine import Engine, PulumiError, Step, for_stack
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SIGNATURE, SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
-AWS_STACKS = ("dev", "glm5", "prod", "staging")
+AWS_STACKS = ("dev", "glm5", "glm5-pp", "prod", "staging")
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 

@@ -40,7 +40,7 @@ def test_stack_lands_as_planned(cluster: Cluster, stack: str) -> None:
     assert len(gpu_nodes(cluster)) == sum(len(nodes) for nodes in planned(wanted).values())
     if stack == "prod":
         prod_is_packed_and_scales(cluster, wanted)
-    if stack == "glm5":
+    if stack == "glm5-pp":
         groups_share_a_zone(cluster)
 
 

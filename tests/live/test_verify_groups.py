@@ -15,7 +15,7 @@ from bench.control_plane import ControlPlane
 
 def test_half_a_group(cluster: Cluster, plane: ControlPlane) -> None:
     """A group of two whose worker finds no node is called half a group, with the scheduler's reason, and nothing else fails in its set."""
-    layout = stack_layout("glm5")
+    layout = stack_layout("glm5-pp")
     deploy(cluster, layout)
     settle(cluster, layout)
     worker = next(p for p in cluster.items("pods", "-n", "glm-5", "-l", f"{labels.LWS_WORKER_INDEX}=1"))

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from disagg_serving.catalog import Catalog
+from disagg_serving.forecast.capacities import capacities
+from disagg_serving.forecast.cost import cost_of
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.shapes import Layout
 from disagg_serving.rules.evaluation import evaluate_file
@@ -349,3 +351,13 @@ def test_services_set_no_variables(objects: list[dict[str, Any]]) -> None:
     for _, template, _ in templates_of(objects):
         assert template["spec"]["enableServiceLinks"] is False
     assert list(keys_in(sets_of(objects))).count("enableServiceLinks") == sum(1 for _ in templates_of(objects))
+
+
+def test_one_node_is_the_better_form_of_glm5() -> None:
+    """The shipped form of the 744B model holds its workload on one node, and more tokens for the money than the playbook's two."""
+    forms = {name: _stack(name) for name in ("glm5", "glm5-pp")}
+    engines = {name: capacities(found)[0] for name, found in forms.items()}
+    costs = {name: cost_of(found).per_hour for name, found in forms.items()}
+    assert {name: group.size for name, found in forms.items() for group in found.groups} == {"glm5": 1, "glm5-pp": 2}
+    assert engines["glm5"].fits == engines["glm5-pp"].fits == "fits"
+    assert engines["glm5"].kv_tokens.low / costs["glm5"] > engines["glm5-pp"].kv_tokens.mid / costs["glm5-pp"]

@@ -97,7 +97,7 @@ def flags(container: dict[str, Any]) -> dict[str, str]:
 EXPECTED = [
     ("prod", "llama-70b-prefill", "4", "16", "90", "900Gi", 1, "None", 8000),
     ("prod", "llama-70b-decode", "2", "8", "45", "450Gi", 1, "None", 8200),
-    ("glm5", "glm-5", "8", "32", "180", "1800Gi", 2, "RecreateGroupAfterStart", 8000),
+    ("glm5-pp", "glm-5", "8", "32", "180", "1800Gi", 2, "RecreateGroupAfterStart", 8000),
 ]
 
 
@@ -167,9 +167,9 @@ def test_prod_leaves_no_device_idle() -> None:
         assert {k: int(v) * lws["spec"]["replicas"] for k, v in limits.items()} == {labels.GPU: 8, labels.EFA: 32}
 
 
-def test_glm5_is_one_group_over_two_nodes() -> None:
-    """The 744B model is one LeaderWorkerSet of two whole nodes: the leader serves, the worker is headless and dials its leader."""
-    objects = rendered("glm5")
+def test_the_playbooks_glm5_is_one_group_over_two_nodes() -> None:
+    """The playbook's 744B model is one LeaderWorkerSet of two whole nodes: the leader serves, the worker is headless and dials its leader."""
+    objects = rendered("glm5-pp")
     (lws,) = of_kind(objects, "LeaderWorkerSet")
     assert (lws["spec"]["replicas"], lws["spec"]["leaderWorkerTemplate"]["size"]) == (1, 2)
     leader, worker = (engine(t) for t in templates(lws).values())
@@ -190,7 +190,7 @@ def test_glm5_is_one_group_over_two_nodes() -> None:
         assert leader[probe]["httpGet"]["path"] == "/health"
         assert "httpGet" not in worker[probe]
         assert f"os.environ['LWS_LEADER_ADDRESS'],{flags(leader)['--master-port']}" in worker[probe]["exec"]["command"][-1]
-    (pool,) = placement_of(layout_of("glm5"))
+    (pool,) = placement_of(layout_of("glm5-pp"))
     assert [n.pods for n in pool.nodes] == [["glm-5-0"], ["glm-5-0-1"]]
 
 

@@ -181,7 +181,7 @@ def test_every_role_is_in_the_security_model() -> None:
     """The table of roles has one row for each kind of role that any program declares, with AWS's policies and the rights of its own."""
     rows = [[cell.strip(" `") for cell in line.strip("| ").split(" | ")] for line in rights.roles(graph_of("staging"), graph_of("glm5"))[2:]]
     forms = [
-        re.escape(row[0]).replace("NAME", "[a-z0-9]+").replace("MODEL", "[a-z0-9-]+").replace("REGION", "[a-z0-9-]+").replace(r"\.\.\.", ".*")
+        re.escape(row[0]).replace("NAME", "[a-z0-9-]+").replace("MODEL", "[a-z0-9-]+").replace("REGION", "[a-z0-9-]+").replace(r"\.\.\.", ".*")
         for row in rows[:-1]
     ]
     for case in set(CASES) - {"long names", "GovCloud"}:

@@ -196,7 +196,7 @@ def test_a_fault_fails_its_own_points(name: str) -> None:
 
 def test_half_a_group_quotes_the_scheduler() -> None:
     """A group whose worker has no node is half a group, with the scheduler's words; whether it is ready is then open."""
-    picture = as_planned(stack_layout("glm5"))
+    picture = as_planned(stack_layout("glm5-pp"))
     worker = picture.named(pods_in("glm-5"), "glm-5-0-1")
     unset(worker, "spec", "nodeName")
     worker["status"] = {"phase": "Pending"}
@@ -209,7 +209,7 @@ def test_half_a_group_quotes_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize("key", ["objects", "lists", "answers"])
-@pytest.mark.parametrize("stack", ["prod", "glm5"])
+@pytest.mark.parametrize("stack", ["prod", "glm5-pp"])
 def test_what_was_not_read_is_never_ok(stack: str, key: str) -> None:
     """Each thing that could not be read makes points unknown with its reason, and none ok that was not ok without it, and none failed."""
     whole = as_planned(stack_layout(stack))
