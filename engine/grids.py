@@ -300,6 +300,7 @@ ELSEWHERE = {
     "memory-margin": "seen under traffic, on a GPU",
     "memory-fit": "vLLM refuses it when weights are loaded or memory is measured, on a GPU",
     "pair-identity": "seen at the handshake of two engines (tests/engine/test_serving.py)",
+    "pd-alike": "seen at the handshake of two engines; what it compares is read from the engine's source (tests/engine/test_pairing.py)",
     "pd-kv-layout": "seen at the handshake of two engines (tests/engine/test_serving.py)",
     "pd-tensor-parallel": "seen at the handshake of two engines, with more than one GPU each",
     "pipeline-speculative": "warns: nobody has published that it works",

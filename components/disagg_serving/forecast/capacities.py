@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..document.capacity import EngineCapacity, PerGpu
 from ..errors import Finding, SpecError
+from ..planning.extras import arguments_of
 from ..planning.shapes import Group, Layout, block_size_of
 from .fit import Calibration, Capacity, EngineShape, capacity
 
@@ -17,7 +18,7 @@ KERNELS = ("deep_gemm", "flashinfer_cutlass", "flashinfer_trtllm", "marlin", "tr
 def shape_of(group: Group) -> EngineShape:
     """What the memory of one engine of a group depends on. Raises SpecError for numbers that no engine has."""
     served, role, model = group.served, group.spec, group.served.spec
-    measured, flags = role.calibration, _flags(model.extra_args)
+    measured, flags = role.calibration, _flags([extra.value for extra in arguments_of(model, group.role)])
     return EngineShape(
         facts=served.facts,
         engine_version=served.engine.version,

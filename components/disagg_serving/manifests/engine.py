@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import labels
 from ..planning.command_line import MASTER_PORT, command_args
+from ..planning.extras import variables_of
 from ..planning.shapes import Group, Served
 from ..planning.startup import startup_budget_seconds
 
@@ -92,7 +93,7 @@ def environment(group: Group) -> list[dict[str, Any]]:
         plain["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(SIDE_CHANNEL_PORT)
     # longer than Envoy and the sidecar keep idle connections, which else meet a closed one
     plain["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = "120"
-    plain |= dict(sorted(served.spec.extra_env.items()))
+    plain |= {name: extra.value for name, extra in sorted(variables_of(served.spec, group.role).items())}
     pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}
     env: list[dict[str, Any]] = [{"name": "VLLM_HOST_IP", "valueFrom": pod_ip}]
     if served.spec.disaggregated:

@@ -11,6 +11,7 @@ from ..spec import ModelSpec, RoleSpec
 from ..spec.base import Spec
 from ..spec.engine_flags import FlagField, flag_fields
 from ..spec.serving import RoleName
+from .extras import arguments_of
 from .shapes import Group, Served, block_size_of
 
 MASTER_PORT = 29501
@@ -142,7 +143,7 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
         group.served.model_argument,
         *_arguments((flag, of_engine[flag]) for flag in ordered),
         *group.served.facts.serve_flags,
-        *group.served.spec.extra_args,
+        *(extra.value for extra in arguments_of(group.served.spec, group.role)),
         *_arguments((own.name, own.value(group, worker)) for own in _OF_PODS),
     ]
 

@@ -20,6 +20,7 @@ from ..spec import CandidateSpec, ModelSpec
 from ..spec.base import Spec
 from ..spec.places import pair_of
 from .command_line import OF_MODEL
+from .paired import shared_settings
 from .shapes import Group, block_size_of
 
 LOGS_ONLY = frozenset({"--enable-log-requests", "--disable-log-stats", "--disable-uvicorn-access-log", "--uvicorn-log-level", "--max-log-len"})
@@ -86,6 +87,7 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
     served, model = groups[0].served, groups[0].served.spec
     flags = [*served.facts.serve_flags, *model.extra_args]
     of_fields = {f.place: f.value_in(model) for f in OF_MODEL if f.flag.alike}
+    of_roles = sorted({e.value for g in groups for said in shared_settings(model, g.role).values() for e in said if e.place.startswith(g.role)})
     return {
         **{place: value for place, value in of_fields.items() if value is not None and not isinstance(value, Spec)},
         # the image itself, from wherever it is read
@@ -100,6 +102,8 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
         "speculative.method": model.speculative.method if model.speculative else None,
         "extraArgs": [f for f in flags if f.split("=", maxsplit=1)[0] not in LOGS_ONLY],
         "extraEnv": {n: v for n, v in model.extra_env.items() if not n.startswith(LOG_VARIABLES)},
+        # only where roles say any: pairs without them keep the identity that releases gave them
+        **({"shared": of_roles} if of_roles else {}),
     }
 
 

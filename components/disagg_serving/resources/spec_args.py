@@ -516,6 +516,12 @@ class RoleSpecArgs(TypedDict):
     measured_rates: NotRequired[Sequence[RateSpecArgs]]
     """Measured rates at one or more prompt lengths; the balance of prefill and decode is calculated from them. Default: none, and only bounds are shown."""
 
+    extra_args: NotRequired[Sequence[str]]
+    """More vLLM flags of this role, each --flag=value. They follow the model's extraArgs; a flag that stands in both is the role's alone. What NIXL compares has to be equal on both roles. Default: none."""
+
+    extra_env: NotRequired[Mapping[str, str]]
+    """More environment variables of this role, never secrets. They join the model's extraEnv; a variable that stands in both has the role's value. Default: none."""
+
     node_selector: NotRequired[Mapping[str, str]]
     """Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."""
 
@@ -808,10 +814,10 @@ class ModelSpecArgs(TypedDict):
     """Seconds that `pulumi up` waits for the LeaderWorkerSets to be available; the next `up` resumes after a time-out. Default: it does not wait, since loading outlasts most deployments' patience."""
 
     extra_args: NotRequired[Sequence[str]]
-    """More vLLM flags, each --flag=value; flags that the project sets are refused. Default: none."""
+    """More vLLM flags of all roles, each --flag=value; flags that the project sets are refused. Default: none."""
 
     extra_env: NotRequired[Mapping[str, str]]
-    """More environment variables, never secrets; variables that the project sets or that break EFA are refused. Default: none."""
+    """More environment variables of all roles, never secrets; variables that the project sets or that break EFA are refused. Default: none."""
 
     generation: NotRequired[str]
     """Generation of the pair that serves, part of its LeaderWorkerSets' names: the candidate's, once it has been activated. `pulumi up` waits until the sets of a generation are available before Services and router select them. Default: none."""

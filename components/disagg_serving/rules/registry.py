@@ -193,6 +193,7 @@ _ALWAYS = (
     "memory",
     "namespaces",
     "observability",
+    "pairing",
     "parallel",
     "reservations",
     "roles",

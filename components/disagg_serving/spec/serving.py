@@ -99,6 +99,16 @@ class RoleSpec(Spec):
         description="Measured rates at one or more prompt lengths; the balance of prefill and decode is calculated from them. Default: none, and "
         "only bounds are shown.",
     )
+    extra_args: list[Text] = Field(
+        [],
+        description="More vLLM flags of this role, each --flag=value. They follow the model's extraArgs; a flag that stands in both is the role's "
+        "alone. What NIXL compares has to be equal on both roles. Default: none.",
+    )
+    extra_env: Variables = Field(
+        {},
+        description="More environment variables of this role, never secrets. They join the model's extraEnv; a variable that stands in both has "
+        "the role's value. Default: none.",
+    )
     node_selector: dict[Text, LabelValue] = Field(
         {}, description="Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."
     )
@@ -232,10 +242,13 @@ class ModelSpec(Spec):
         description="Seconds that `pulumi up` waits for the LeaderWorkerSets to be available; the next `up` resumes after a time-out. "
         "Default: it does not wait, since loading outlasts most deployments' patience.",
     )
-    extra_args: list[Text] = Field([], description="More vLLM flags, each --flag=value; flags that the project sets are refused. Default: none.")
+    extra_args: list[Text] = Field(
+        [], description="More vLLM flags of all roles, each --flag=value; flags that the project sets are refused. Default: none."
+    )
     extra_env: Variables = Field(
         {},
-        description="More environment variables, never secrets; variables that the project sets or that break EFA are refused. Default: none.",
+        description="More environment variables of all roles, never secrets; variables that the project sets or that break EFA are refused. "
+        "Default: none.",
     )
     generation: Generation | None = Field(
         None,

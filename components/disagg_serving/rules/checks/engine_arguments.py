@@ -12,6 +12,7 @@ from ...errors import Level
 from ...forecast.fit.constants import batch_defaults
 from ...phrases import say
 from ...planning.command_line import OWNED
+from ...planning.extras import roles_reached, written_arguments, written_variables
 from ...planning.shapes import Served, group_size
 from ..documents import EKS, LIBFABRIC, VLLM, VLLM_ISSUE
 from ..registry import Fault, Stage, Subject, remove, rule, use
@@ -174,8 +175,8 @@ def max_model_len(s: Subject) -> Iterator[Fault]:
 def extra_args(s: Subject) -> Iterator[Fault]:
     """Extra flags are whole (`--flag=value`), are not set by the project, and carry no secret."""
     for of_pair, model in s.written():
-        for j, arg in enumerate(model.extra_args):
-            path, flag = f"{of_pair}.extraArgs[{j}]", arg.split("=", 1)[0]
+        for place, arg in written_arguments(model):
+            path, flag = f"{of_pair}.{place}", arg.split("=", 1)[0]
             if SHORT_FLAG.match(arg) and not any(c.isspace() for c in flag):
                 ways = [use(path, f"{LEVEL_FLAG}={arg[2:].lstrip('=')}") if OPTIMIZATION.fullmatch(arg) else []]
                 message = "is a short flag, which is not read here"
@@ -209,8 +210,8 @@ def extra_args(s: Subject) -> Iterator[Fault]:
 def extra_env(s: Subject) -> Iterator[Fault]:
     """Extra variables neither break EFA nor open the engine, are not set by the project, and carry no secret."""
     for of_pair, model in s.written():
-        for name, value in model.extra_env.items():
-            path = f"{of_pair}.extraEnv.{name}"
+        for name, (place, value) in written_variables(model):
+            path = f"{of_pair}.{place}"
             if name in FORBIDDEN_ENV:
                 yield Fault(path, FORBIDDEN_ENV[name], None, "without it", ways=[remove(path)])
             elif name in OWNED_ENV:
@@ -234,10 +235,10 @@ def extra_env(s: Subject) -> Iterator[Fault]:
 def efa_env(s: Subject) -> Iterator[Fault]:
     """Where pods talk over EFA, no extra variable takes the traffic off it or names what its nodes lack."""
     for served in s.served:
-        for name, value in served.spec.extra_env.items() if _over_efa(served) else ():
+        for name, (place, value) in written_variables(served.spec) if _over_efa(served) else ():
             harm = EFA_ENV.get(name)
             if harm is not None and (harm.values is None or value.lower() in harm.values):
-                path = f"{served.path}.extraEnv.{name}"
+                path = f"{served.path}.{place}"
                 yield Fault(path, harm.reason, value, harm.right, level=harm.level, ways=[remove(path)])
 
 
@@ -247,13 +248,11 @@ def forecast_flags(s: Subject) -> Iterator[Fault]:
     message = "changes memory or layout, which the memory forecast does not count"
     fix = "set calibration in each role, from the log of a start with it"
     for served in s.served:
-        if all(role.calibration is not None for role in served.spec.roles.values()):
-            continue
-        for j, arg in enumerate(served.spec.extra_args):
-            if any(names(arg, flag) for flag in FORECAST_FLAGS):
-                yield Fault(f"{served.path}.extraArgs[{j}]", message, arg, "without it, or calibration", fix)
-        for name in sorted(FORECAST_ENV & set(served.spec.extra_env)):
-            yield Fault(f"{served.path}.extraEnv.{name}", message, served.spec.extra_env[name], "without it, or calibration", fix)
+        flags = [extra for extra in written_arguments(served.spec) if any(names(extra.value, flag) for flag in FORECAST_FLAGS)]
+        variables = [extra for name, extra in sorted(written_variables(served.spec)) if name in FORECAST_ENV]
+        for place, value in (*flags, *variables):
+            if any(served.spec.roles[name].calibration is None for name in roles_reached(served.spec, place)):
+                yield Fault(f"{served.path}.{place}", message, value, "without it, or calibration", fix)
 
 
 @rule(

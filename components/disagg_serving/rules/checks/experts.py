@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...corrections import Correction
 from ...errors import Level
 from ...phrases import say
+from ...planning.extras import variables_of
 from ...planning.shapes import Served, group_size
 from ..alternatives import in_roles, near
 from ..documents import VLLM
@@ -109,11 +110,12 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
             message = f"{NEEDS[backend]}, but the nodes are joined by EFA"
             yield Fault(place, message, backend, ", ".join(_works(served)), ways=[use(place, ANYWHERE), remove(place)])
     for served in s.served:
-        direct = served.spec.extra_env.get(IBGDA_VARIABLE)
-        wide = any(group_size(r, served.instances[n]) > 1 for n, r in served.spec.roles.items())
-        if wide and direct is not None and direct.lower() not in OFF:
-            place = f"{served.path}.extraEnv.{IBGDA_VARIABLE}"
-            yield Fault(place, "needs InfiniBand, which no EFA card is", direct, "0", ways=[remove(place)])
+        wide = [name for name, role in served.spec.roles.items() if group_size(role, served.instances[name]) > 1]
+        said = {extra for name in wide for variable, extra in variables_of(served.spec, name).items() if variable == IBGDA_VARIABLE}
+        for place, direct in sorted(said):
+            if direct.lower() not in OFF:
+                path = f"{served.path}.{place}"
+                yield Fault(path, "needs InfiniBand, which no EFA card is", direct, "0", ways=[remove(path)])
 
 
 def _works(served: Served) -> list[str]:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from ...catalog.flags import Flag, flags_of, versions
 from ...errors import Level, closest
 from ...planning.command_line import as_text, options
+from ...planning.extras import arguments_of, roles_reached, written_arguments
 from ...planning.shapes import Served
+from ...spec.serving import RoleName
 from ..registry import Fault, Stage, Subject, meant, remove, rule, use
 from .engine_arguments import is_secret, owned
 
@@ -58,7 +60,7 @@ class _Argument(NamedTuple):
 def engine_flags(s: Subject) -> Iterator[Fault]:
     """The engine's version has the flags and values of fields and extraArgs, and extraArgs spell flags in full, once: else vLLM stops or guesses."""
     for served in s.served:
-        given, version = served.spec.extra_args, served.engine.version
+        given, version = written_arguments(served.spec), served.engine.version
         own = served.facts.serve_flags if s.catalog.models.is_added(served.spec.model) else []
         known = flags_of(version)
         if known is None and not given and not own:
@@ -69,18 +71,23 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
             continue
         yield from _of_fields(served, known)
         # extra-args has words of its own for those that are left out here
-        ours = {i: _read(a) for i, a in enumerate(given) if a.startswith("--") and not owned(a.split("=", 1)[0]) and not is_secret(a)}
-        names = {one.flag for one in ours.values()}
-        parser = _Parser(version, known, frozenset(flag for flag, plugin in PLUGINS.items() if plugin in names))
-        for i, one in ours.items():
-            path = f"{served.path}.extraArgs[{i}]"
+        ours = {p: _read(a) for p, a in given if a.startswith("--") and not owned(a.split("=", 1)[0]) and not is_secret(a)}
+        parser = _Parser(version, known, frozenset(flag for flag, plugin in PLUGINS.items() if plugin in {one.flag for one in ours.values()}))
+        for place, one in ours.items():
+            path, lists = f"{served.path}.{place}", [other for other in ours if other.split("[")[0] == place.split("[")[0]]
             yield from _faults(path, one, parser)
             other = BESIDE.get(one.flag)
-            if other in known and other not in names | {flag.split("=", 1)[0] for flag in served.facts.serve_flags}:
+            if other in known and any(other not in _flags_of_role(served, name) for name in roles_reached(served.spec, place)):
                 yield Fault(path, f"stops vLLM without {other}", one.text, f"{one.flag} with {other}", ways=[remove(path)])
             if one.flag in known and known[one.flag].kind != "several":
-                yield from _repetitions(path, one, [other for j, other in ours.items() if j > i], [*ours.values()])
+                later = lists[lists.index(place) + 1 :]
+                yield from _repetitions(path, one, [ours[p] for p in later], [ours[p] for p in lists])
         yield from _of_entry(served, own, parser)
+
+
+def _flags_of_role(served: Served, role: RoleName) -> set[str]:
+    """The flags that a person or the catalogue adds to a role's command line."""
+    return {_read(flag).flag for flag in (*served.facts.serve_flags, *(extra.value for extra in arguments_of(served.spec, role)))}
 
 
 def _of_fields(served: Served, known: Mapping[str, Flag]) -> Iterator[Fault]:

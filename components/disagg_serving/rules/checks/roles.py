@@ -13,6 +13,7 @@ from ...forecast.fit import EngineShape, Fit
 from ...forecast.fit.kv import block_size, layer_bytes
 from ...phrases import say
 from ...place import Place
+from ...planning.extras import arguments_of
 from ...planning.shapes import Group, Served, fills, group_size, world_size
 from ...spec.serving import RoleName
 from ..alternatives import SIZES, by_price, in_roles, near, other_engines, that_hold
@@ -136,7 +137,7 @@ def pd_kv_layout(s: Subject) -> Iterator[Fault]:
         if _layout(mine) != _layout(other):
             message = f"keeps KV as {_describe(mine)}, {there.role}'s {theirs} as {_describe(other)}: decode cannot read it"
             yield Fault(path, message, kind, allowed, ways=move, otherwise=otherwise)
-        elif not any(names(arg, "--attention-backend") for arg in served.spec.extra_args):
+        elif not any(names(arg, "--attention-backend") for _, arg in arguments_of(served.spec, here.role)):
             message = f"is of another GPU generation than {there.role}'s {theirs}: vLLM may choose another attention backend, which NIXL refuses"
             yield Fault(path, message, kind, allowed, "", Level.WARNING, move, otherwise)
 
