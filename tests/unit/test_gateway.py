@@ -246,6 +246,10 @@ def test_long_names_are_cut_as_the_chart_cuts_them() -> None:
     assert service["spec"]["selector"] == {"llm-d-router-standalone": "m" * 40 + "-epp"}
 
 
+RANKS = role(instanceType="p5en.48xlarge", tensorParallel=1, dataParallel=16, expertParallel=True)
+"""Sixteen ranks over two nodes."""
+
+
 @pytest.mark.parametrize(
     ("data", "rule", "level"),
     [
@@ -270,6 +274,7 @@ def test_long_names_are_cut_as_the_chart_cuts_them() -> None:
         (environment(aggregated(model="glm-5-fp8", server=role(tensorParallel=8, pipelineParallel=2))), "weights-download", "warning"),
         (environment(model(weights={"cache": "node"})), "node-cache", "warning"),
         (environment(model()), "efa-unfiltered", "info"),
+        (environment(aggregated(model="deepseek-v3", maxModelLen=32768, server=RANKS)), "efa-unfiltered", "info"),
         (existing_cluster(model()), "policy-enforced", "info"),
         (existing_cluster(model()), "policy-addresses", "info"),
     ],

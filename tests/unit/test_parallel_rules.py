@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from disagg_serving.catalog.entries import WeightDtype
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
+from disagg_serving.forecast.fit.gpus import gpu_of, native_on
 from factories import aggregated, check, environment, model, role
 
 H200, B200, H100 = "p5en.48xlarge", "p6-b200.48xlarge", "p5.48xlarge"
@@ -246,3 +248,19 @@ def test_both_roles_leave_the_second_node_together() -> None:
     assert {k.split(".")[1] for k in decode.corrections[0]} == {"prefill", "decode"}
     assert not [f for f in check(corrected(pair, decode.corrections[0])).findings if f.id in {"tensor-parallel-nodes", "pd-tensor-parallel"}]
     assert prefill.corrections
+
+
+@pytest.mark.parametrize(
+    ("gpu", "unpacked"),
+    [
+        ("a100", {"fp8", "mxfp4", "nvfp4"}),
+        ("l40s", {"mxfp4", "nvfp4"}),
+        ("h100", {"nvfp4"}),
+        ("gh200", {"nvfp4"}),
+        ("b200", set()),
+        ("rtx-pro-6000", set()),
+    ],
+)
+def test_gpus_compute_in_some_dtypes(gpu: str, unpacked: set[str]) -> None:
+    """Which weights are unpacked to 16 bits follows from the GPU's compute capability, whatever its name begins with; the rest runs as it is."""
+    assert {dtype for dtype in get_args(WeightDtype) if not native_on(dtype, gpu_of(gpu, 80))} == unpacked

@@ -33,6 +33,12 @@ def gpu_of(name: str, memory_gib: float) -> Gpu:
     return Gpu(tuple(facts["capability"]), facts["fabric"] == "switch", facts.get("smallSteps", False))
 
 
+def native_on(dtype: str, gpu: Gpu) -> bool:
+    """Whether vLLM has kernels for weights of this dtype on the GPU that do not unpack them to 16 bits first; true for a dtype that is not listed."""
+    least = _data()["native"].get(dtype)
+    return least is None or gpu.capability >= tuple(least)
+
+
 @cache
 def _data() -> Mapping[str, Any]:
     data: Mapping[str, Any] = read_yaml(PACKAGE_DIR / "gpus.yaml")

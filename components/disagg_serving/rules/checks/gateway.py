@@ -14,7 +14,7 @@ from ...place import Place
 from ...planning.addresses import EKS_SERVICE_CIDRS, makes_network, service_cidr
 from ...planning.gateway import TLS_IDLE_SECONDS
 from ...planning.image_sources import is_chart, located, source_of
-from ...planning.shapes import Served
+from ...planning.shapes import Served, group_size
 from ...spec import GatewaySpec, PluginSpec
 from ...spec.network import region_of
 from ..documents import EC2, EKS, KUBERNETES, ROUTER
@@ -319,8 +319,8 @@ def _is_wide(network: str) -> bool:
     return IPv4Network(network).prefixlen < WIDEST
 
 
-def _spans_nodes(served: Any) -> bool:
-    return any(r.tensor_parallel * r.pipeline_parallel > served.instances[n].gpu.count for n, r in served.spec.roles.items())
+def _spans_nodes(served: Served) -> bool:
+    return any(group_size(role, served.instances[name]) > 1 for name, role in served.spec.roles.items())
 
 
 def _gateways(s: Subject) -> Iterator[tuple[str, GatewaySpec]]:

@@ -10,6 +10,7 @@ from ...corrections import Correction
 from ...errors import Level, SpecError
 from ...forecast.capacities import capacity_of, shape_of
 from ...forecast.fit import EngineShape, Fit
+from ...forecast.fit.gpus import gpu_of, native_on
 from ...forecast.fit.kv import block_size, layer_bytes
 from ...phrases import say
 from ...place import Place
@@ -160,19 +161,23 @@ def gpu_direct_rdma(s: Subject) -> Iterator[Fault]:
 
 @rule(
     "hardware-dtype",
-    Level.ERROR,
+    Level.WARNING,
     Stage.FORM,
-    "https://developer.nvidia.com/blog/introducing-nvfp4-for-efficient-and-accurate-low-precision-inference/",
+    "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/layers/quantization/utils/marlin_utils_fp4.py",
     judges="engine",
 )
 def hardware_dtype(s: Subject) -> Iterator[Fault]:
-    """NVFP4 checkpoints run on Blackwell GPUs only."""
+    """Weights of fewer bits than the GPU can multiply are unpacked to 16 bits in every step."""
     for served, name, role, path in s.roles():
-        if served.facts.weight_dtype == "nvfp4" and served.instances[name].gpu.name.startswith("h"):
-            able = [i for i in s.catalog.instances if not s.catalog.instances[i].gpu.name.startswith("h")]
-            roomy = that_hold(served, name, map(s.catalog.instances.__getitem__, able))
-            ways = [use(f"{path}.instanceType", *roomy), *other_engines(s, served, name)]
-            yield Fault(f"{path}.instanceType", "cannot run nvfp4 weights", role.instance_type, ", ".join(able), ways=ways)
+        dtype, gpu = served.facts.weight_dtype, served.instances[name].gpu
+        if native_on(dtype, gpu_of(gpu.name, gpu.memory_gib_torch)):
+            continue
+        able = [i for i, kind in s.catalog.instances.items() if native_on(dtype, gpu_of(kind.gpu.name, kind.gpu.memory_gib_torch))]
+        message = f"has GPUs without {dtype} arithmetic: vLLM's Marlin kernels unpack the weights to 16 bits in every step"
+        roomy = that_hold(served, name, map(s.catalog.instances.__getitem__, able))
+        # where no other type holds this engine, another engine may
+        ways = [use(f"{path}.instanceType", *roomy), *other_engines(s, served, name)]
+        yield Fault(f"{path}.instanceType", message, role.instance_type, ", ".join(able) or "another precision", ways=ways)
 
 
 @rule("node-selector", Level.ERROR, Stage.FORM, "our choice: docs/how-to/existing-cluster.md", firm=True)
