@@ -101,18 +101,6 @@ def test_shown_error_is_printed(disagg: Run, tmp_path: Path) -> None:
     assert [line for line in disagg.out.splitlines() if line.startswith("error")] == output_on("docs/quick-start.md", "error [")
 
 
-def shown(page: str, word: str) -> str:
-    """The block of a page that shows what the program prints, found by a word."""
-    (block,) = (b for b in blocks("text") if b.file == ROOT / page and word in b.text)
-    return block.text
-
-
-def test_readme_shows_what_is_printed(disagg: Run) -> None:
-    """Placement and memory in README are those that `make preview` prints, to the letter."""
-    assert disagg("plan", "prod") == 0
-    assert shown("README.md", "Placement\n") in disagg.out
-
-
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """The tracked files with the stacks as shipped, as a repository of their own, whose main is also that of its origin."""

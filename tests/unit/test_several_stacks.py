@@ -47,7 +47,7 @@ def test_the_worst_stack_stands_first() -> None:
 def test_one_stack_needs_no_table() -> None:
     """A plan of one stack begins with its verdict."""
     assert "overview-title" not in render_html(PLANS[:1])
-    assert render_text(PLANS[:1], color=False).startswith("disagg-serving / a-fine")
+    assert render_text(PLANS[:1], color=False).startswith("a-fine: Can be deployed")
 
 
 def test_how_much_a_change_weighs_is_a_word() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,10 @@ from typing import Annotated
 import typer
 
 from ..catalog import Catalog, load_catalog
-from ..errors import SpecError, ToolError
+from ..errors import Level, SpecError, ToolError, did_you_mean
+from ..report.view import FindingView
+from ..rules import rules
+from ..rules.form import FORM_CHECKS
 from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile, find_project, read_environment_file
 
 
@@ -23,6 +27,19 @@ class FailOn(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
+
+
+class Hidden(StrEnum):
+    """Levels that can be left out of a text."""
+
+    WARNING = "warning"
+    INFO = "info"
+
+
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="RULE", help="Show this rule and errors alone; repeatable.", show_default=False)]
+Hide = Annotated[list[Hidden] | None, typer.Option("--hide", help="Leave out findings of this level; repeatable.", show_default=False)]
+Notes = Annotated[bool, typer.Option("--notes", help="Show notes in full.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.", show_default=False)]
 
 
 CatalogDirs = Annotated[list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)]
@@ -99,9 +116,19 @@ def catalog_with(folders: Sequence[str] | None) -> Catalog:
     return known
 
 
+def finding_view(only: Sequence[str] | None, hide: Sequence[Hidden] | None, *, text: bool, notes: bool = True) -> FindingView:
+    """What a reader wants to see. Raises ToolError for a rule that does not exist, and where the format holds everything."""
+    if (only or hide) and not text:
+        raise ToolError("--only and --hide are for --format text; the other formats hold every finding")
+    known = sorted({*FORM_CHECKS, *(rule.id for rule in rules())})
+    for unknown in [rule for rule in only or () if rule not in known]:
+        raise ToolError(f"no rule {unknown} ({did_you_mean(unknown, known) or '`disagg rules` lists them'})")
+    return FindingView(notes, frozenset(only or ()), frozenset(Level(level.value) for level in hide or ()))
+
+
 def on_terminal() -> bool:
-    """Whether the output goes to a terminal, and may have colours."""
-    return sys.stdout.isatty()
+    """Whether the output may have colours: it goes to a terminal, or FORCE_COLOR asks for them (force-color.org)."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def terminal_width() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +15,9 @@ from ..recording.graph import Graph
 from ..recording.plan import Plan, assemble, fails, make_plan, make_plans
 from ..report.json import render_json
 from ..report.markdown import render_markdown
+from ..report.view import counted
 from ..spec.stack_file import Project, StackFile, find_project
-from .common import FailOn, emit, find_input, on_terminal, terminal_width
+from .common import FailOn, Hide, Notes, Only, Output, emit, find_input, finding_view, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
 
 
@@ -32,26 +34,36 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     stack: Annotated[str | None, typer.Argument(help="Name of a stack of this project.", show_default=False)] = None,
     all_stacks: Annotated[bool, typer.Option("--all", help="All stacks of this project.")] = False,
     output_format: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TEXT,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead.", show_default=False)] = None,
+    output: Output = None,
     base: Annotated[str | None, typer.Option("--base", help="Show the difference to this branch, tag or commit.", show_default=False)] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
+    resources: Annotated[bool, typer.Option("--resources", help="Show every resource, as a tree.")] = False,
+    notes: Notes = False,
+    only: Only = None,
+    hide: Hide = None,
     look_up: LookUp = False,
 ) -> int:
     """Record the stack's whole program offline: resources, placement, cost and checks; with --base, what a change does to them."""
     if all_stacks == (stack is not None):
         raise ToolError("give the name of a stack, or --all")
+    view = finding_view(only, hide, text=output_format is PlanFormat.TEXT, notes=notes)
+    files: dict[str, Path] = {}
     if stack is not None:
         try:
             given = find_input(stack)
             if given.project is None or given.file.bare:
                 raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
+            files[given.file.stack] = given.file.path
             plans = _plans(given.project, given.file, base, look_up=look_up)
         except SpecError as problem:
             if output is None and output_format is PlanFormat.TEXT:
                 raise
             plans = [_refused(stack, problem)]
     else:
-        plans = _plans(find_project(Path.cwd()), None, base, look_up=look_up)
+        project = find_project(Path.cwd())
+        plans = _plans(project, None, base, look_up=look_up)
+        files = {name: project.stack_dir / f"Pulumi.{name}.yaml" for name in project.stacks()}
+    code = 2 if any(fails(p, Level(fail_on.value)) for p in plans) else 0
     if output_format is PlanFormat.JSON:
         emit(render_json(plans, as_list=all_stacks), output)
     elif output_format is PlanFormat.MARKDOWN:
@@ -61,10 +73,25 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
 
         emit(render_html(plans), output)
     else:
-        from ..report.text import render_text  # noqa: PLC0415 (slow: rich)
+        from ..report.text import Shown, render_text  # noqa: PLC0415 (slow: rich)
 
-        emit(render_text(plans, color=on_terminal() and output is None, width=terminal_width() if output is None else None), output)
-    return 2 if any(fails(p, Level(fail_on.value)) for p in plans) else 0
+        color, width = (on_terminal(), terminal_width()) if output is None else (False, None)
+        ending = f"exit {code}: {_reason(plans, fail_on)}"
+        emit(render_text(plans, color=color, width=width, shown=Shown(resources, view), files=files, ending=ending), output)
+    return code
+
+
+def _reason(plans: Sequence[Plan], fail_on: FailOn) -> str:
+    """Why the command ends with its exit code: the number of all that can fail."""
+    errors = sum(f.level is Level.ERROR for p in plans for f in p.checks)
+    breaking = sum(c.severity is Level.ERROR for p in plans for c in p.changes)
+    found = [counted(errors, "error")] * bool(errors) + [counted(breaking, "breaking change")] * bool(breaking)
+    if fail_on is FailOn.WARNING:
+        warned = sum(level is Level.WARNING for p in plans for level in (*(f.level for f in p.checks), *(c.severity for c in p.changes)))
+        found += [f"{counted(warned, 'warning')} (--fail-on warning)"] * bool(warned)
+    if not found and any(fails(p, Level(fail_on.value)) for p in plans):
+        found = ["figures that got worse"]
+    return ", ".join(found) or ("no errors" if fail_on is FailOn.ERROR else "no errors or warnings")
 
 
 def _refused(stack: str, problem: SpecError) -> Plan:

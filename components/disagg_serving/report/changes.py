@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..document.difference import Change, Difference, FigureChange, Op, PathChange
 from ..document.plan import PlanDocument
 from ..errors import Finding, Level, visible
+from .sheets import Row, Sheet
 from .words import STYLES, short_type, values_of
 
 SHOWN_PATHS = 12
@@ -57,26 +56,14 @@ def _path(change: PathChange) -> Text:
     return Text.assemble((visible(change.path), "cyan"), ": ", before, " -> ", after, (forced, "red"))
 
 
-def _deltas(groups: Sequence[tuple[str, Sequence[FigureChange]]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("differs", no_wrap=True)
-    table.add_column("of", overflow="fold")
-    table.add_column("figure", no_wrap=True)
-    for heading in ("before", "after"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("unit", overflow="fold")
-    for name, deltas in groups:
-        for d in deltas:
-            table.add_row(
-                name,
-                visible(d.subject),
-                visible(d.figure),
-                _number(d.before),
-                _number(d.after),
-                visible(d.unit),
-                style=STYLES[d.severity] if d.severity is not Level.INFO else "",
-            )
-    return table
+def _deltas(groups: Sequence[tuple[str, Sequence[FigureChange]]]) -> Sheet:
+    headings = ("differs", "of", "figure", "*before", "*after", "unit")
+    return Sheet(headings, [_delta(name, d) for name, deltas in groups for d in deltas])
+
+
+def _delta(name: str, d: FigureChange) -> Row:
+    style = STYLES[d.severity] if d.severity is not Level.INFO else ""
+    return Row((name, visible(d.subject), visible(d.figure), _number(d.before), _number(d.after), visible(d.unit)), style)
 
 
 def _number(value: float | str | None) -> str:

@@ -13,8 +13,9 @@ from ..document.placement import Autoscaling, ScaledRole
 from ..document.plan import Callback, PlanDocument
 from ..document.resource import Resource
 from ..document.traffic import Forecast
-from ..errors import Finding, Level
+from ..errors import Level
 from ..recording.plan import Plan
+from .view import counted, levels
 
 REMOTE_NOTE = "expanded by the engine"
 OP_WORDS = {Op.CREATE: "created", Op.DELETE: "deleted", Op.UPDATE: "updated", Op.REPLACE: "replaced", Op.RENAME: "renamed"}
@@ -50,24 +51,12 @@ CALLBACKS: Mapping[Callback, tuple[str, str]] = {
     "hooks": ("hook", "hooks"),
     "stateMigrations": ("state migration", "state migrations"),
 }
-ENGINE_NOTE = "not run here; pulumi preview shows what comes of it"
+ENGINE_NOTE = "`pulumi preview` shows what they change"
 
 
 def callbacks_of(plan: PlanDocument) -> str:
     """How many functions of the program only the engine calls, by kind; empty where there are none."""
     return ", ".join(counted(plan.callbacks[kind], *nouns) for kind, nouns in CALLBACKS.items() if kind in plan.callbacks)
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def levels(findings: Sequence[Finding]) -> str:
-    """How many errors, warnings and notes there are."""
-    of = Counter(f.level for f in findings)
-    words = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
-    return ", ".join(counted(of[level], word) for level, word in words.items() if of[level]) or "all pass"
 
 
 def traffic_lines(forecast: Forecast) -> list[str]:
@@ -175,7 +164,7 @@ def verdict_of(plan: Plan) -> Verdict:
     level = Level.ERROR if errors or any(c.severity is Level.ERROR for c in drastic) else Level.WARNING if warnings or drastic else Level.INFO
     facts = [
         _makes(plan),
-        *_left_to_the_engine(plan),
+        *_not_simulated(plan),
         Fact("Checks", levels(plan.checks), "", Level.ERROR if errors else Level.WARNING if warnings else None),
     ]
     return Verdict(level, sentence, [*facts, *([_fits(plan), _costs(plan)] if plan.layout else [])])
@@ -197,13 +186,17 @@ def _makes(plan: Plan) -> Fact:
         )
     if not plan.resources:
         return Fact("Makes", "nothing", "the checks stop before any resource is declared", Level.ERROR)
+    return Fact("Makes", counted(len(plan.resources), "resource"), resource_kinds(plan))
+
+
+def resource_kinds(plan: PlanDocument) -> str:
+    """How many resources there are of each provider."""
     packages = Counter(r.type.split(":")[0] for r in plan.resources if r.real)
-    detail = ", ".join(f"{n:,} {name}" for name, n in packages.most_common() if name != "pulumi")
-    return Fact("Makes", counted(len(plan.resources), "resource"), detail)
+    return ", ".join(f"{n:,} {name}" for name, n in packages.most_common() if name != "pulumi")
 
 
-def _left_to_the_engine(plan: Plan) -> list[Fact]:
-    return [Fact("Left to the engine", text, ENGINE_NOTE)] if (text := callbacks_of(plan)) else []
+def _not_simulated(plan: Plan) -> list[Fact]:
+    return [Fact("Not simulated", text, ENGINE_NOTE)] if (text := callbacks_of(plan)) else []
 
 
 def _fits(plan: Plan) -> Fact:
@@ -221,14 +214,19 @@ def _fits(plan: Plan) -> Fact:
 
 def _costs(plan: Plan) -> Fact:
     cost, most = plan.cost, plan.autoscaling.at_most
-    changes = plan.difference.cost if plan.difference else ()
-    change = next((step(d) for d in changes if d.subject == TOTAL and d.figure == "price"), "")
+    change = cost_step(plan)
     details = [f"{usd(cost.per_hour)} USD an hour"] + ["without what has no known price"] * (not cost.complete)
     if most:
         details.append(f"{most.cost.per_month:,.0f} a month at most, with all engines that autoscaling may add")
     if change:
         details.insert(0, f"{change} a month")
     return Fact("Costs", f"{cost.per_month:,.0f} USD a month", ", ".join(details))
+
+
+def cost_step(plan: PlanDocument) -> str:
+    """How much the cost of a month grows or shrinks since the base; empty without one, or where it stays."""
+    changes = plan.difference.cost if plan.difference else ()
+    return next((step(d) for d in changes if d.subject == TOTAL and d.figure == "price"), "")
 
 
 def figure(value: float | str | None) -> str:

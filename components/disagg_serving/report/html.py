@@ -25,7 +25,6 @@ from .figures import (
     OP_WORDS,
     SCALING,
     at_most,
-    counted,
     figure,
     idle_nodes,
     notes_of,
@@ -38,6 +37,7 @@ from .figures import (
     verdict_of,
 )
 from .files import to_yaml
+from .view import counted
 from .words import short_type, values_of
 
 TEMPLATES = Path(__file__).parent / "templates"

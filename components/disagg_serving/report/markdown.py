@@ -13,8 +13,9 @@ from ..document.resource import STACK_TYPE
 from ..errors import Finding, Level
 from ..recording.plan import Plan
 from . import figures
-from .figures import OP_WORDS, counted, figure, idle_nodes, notes_of, price_of, role_prices, step, traffic_lines, usd, with_bars
+from .figures import OP_WORDS, figure, idle_nodes, notes_of, price_of, role_prices, step, traffic_lines, usd, with_bars
 from .markup import code, fenced, prose
+from .view import counted
 from .words import short_type, values_of
 
 COMMENT = 65_536

@@ -9,22 +9,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import yaml
-
 from ..errors import Finding, Level
-from ..place import Place
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
-from ..spec.stack_file import ENVIRONMENT_KEY
-from ..yaml_io import Marks, Span
+from ..yaml_io import Span
+from .spots import Spots
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 BASE = "%SRCROOT%"
 """The name that code hosts give to the root of the checkout; paths are relative to it, so that none says where the checkout was."""
 LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
 SEVERITIES = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "recommendation"}
-ABOVE = (("config", ENVIRONMENT_KEY), ("config", ENVIRONMENT_KEY.rpartition(":")[2]), ("config",), ())
-"""Where a path of a stack file may begin: in the environment, by its full key or as Pulumi shortens it, beside it, or at the top."""
 
 
 def render_sarif(findings: Sequence[Finding], file: Path | None, *, version: str, bare: bool = False) -> str:
@@ -32,13 +27,13 @@ def render_sarif(findings: Sequence[Finding], file: Path | None, *, version: str
     descriptors = _descriptors(findings)
     index = {d["id"]: i for i, d in enumerate(descriptors)}
     artifact = {"uri": _relative(file), "uriBaseId": BASE} if file else None
-    marks = _marks(file)
+    spots = Spots(file, bare=bare)
     run: dict[str, Any] = {
         "tool": {"driver": {"name": "disagg", "fullName": "disagg-serving check", "version": version, "rules": descriptors}},
         "invocations": [{"executionSuccessful": True}],
         "originalUriBaseIds": {BASE: {"description": {"text": "the root of the repository, or the folder of the file where there is none"}}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(f, index[f.id], artifact, _span_of(f, file, marks, bare=bare)) for f in findings],
+        "results": [_result(f, index[f.id], artifact, spots.of(f)) for f in findings],
     }
     if artifact:
         run["artifacts"] = [{"location": artifact, "sourceLanguage": "yaml"}]
@@ -88,25 +83,6 @@ def _descriptor(rule_id: str, level: Level, summary: str, reference: str) -> dic
 def _plain(text: str) -> str:
     """Without SARIF's links inside messages (section 3.11.6), which a stack file could otherwise place."""
     return text.replace("](", "] (")
-
-
-def _span_of(finding: Finding, file: Path | None, marks: Marks | None, *, bare: bool) -> Span:
-    name, *position = finding.path.rsplit(":", 2)
-    if file and name == file.name and len(position) == 2 and all(map(str.isdecimal, position)):  # noqa: PLR2004 (line and column)
-        return Span(int(position[0]), int(position[1]))
-    if marks is None:
-        return Span(1, 1)
-    place = Place.parse(finding.path.partition(": ")[0])  # of what a place names, such as a file, the finding says where in it
-    found = [spot for above in ([()] if bare else ABOVE) if (spot := marks.find(place, *above))]
-    return next((span for span, there in found if there), found[0][0])
-
-
-def _marks(file: Path | None) -> Marks | None:
-    """The lines of a file, None where it cannot be read: then the findings say why, and where."""
-    try:
-        return Marks(file) if file else None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError, OSError):
-        return None
 
 
 def _relative(file: Path) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.segment import Segment, Segments
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -21,6 +21,7 @@ from ..document.resource import STACK_TYPE, Resource
 from ..document.traffic import Forecast
 from ..errors import Finding, Level, visible
 from ..recording.plan import Plan
+from .bars import Bar, BarChart
 from .changes import difference_parts
 from .figures import (
     ENGINE_NOTE,
@@ -28,31 +29,59 @@ from .figures import (
     Line,
     at_most,
     callbacks_of,
+    cost_step,
     idle_nodes,
     notes_of,
     overview,
     price_of,
+    resource_kinds,
     role_prices,
     scaling_cells,
     traffic_lines,
     usd,
+    verdict_of,
     with_bars,
 )
+from .findings import finding_parts
+from .sheets import Row, Sheet
+from .spots import Spots
+from .view import FindingView, counted
 from .words import STYLES, short_type
 
 PLAIN_WIDTH = 120
 
 
-def render_text(plans: Sequence[Plan], *, color: bool, width: int | None = None) -> str:
-    """All plans, several below a table of all and the worst first; colours only where `color`, and no wider than the terminal."""
+@dataclass(frozen=True)
+class Shown:
+    """What a reader wants to see of plans; neither verdict nor exit code depends on it."""
+
+    resources: bool = False
+    """The tree of resources, instead of their number by kind."""
+    findings: FindingView = field(default_factory=FindingView)
+
+
+def render_text(  # noqa: PLR0913 (plans, and how a reader wants to see them)
+    plans: Sequence[Plan],
+    *,
+    color: bool,
+    width: int | None = None,
+    shown: Shown | None = None,
+    files: Mapping[str, Path] | None = None,
+    ending: str = "",
+) -> str:
+    """All plans, several below a table of all and the worst first, then `ending`; colours only where `color`, no wider than the terminal.
+
+    `files` are the stack files by stack, in which findings name their line.
+    """
     lines = overview(plans) if len(plans) > 1 else []
     ordered = [line.plan for line in lines] or plans
-    return to_text(Group(*_overview(lines), *(part for plan in ordered for part in _plan(plan))), color=color, width=width)
+    parts = [part for plan in ordered for part in (*_plan(plan, shown or Shown(), Spots((files or {}).get(plan.stack))), Text(""))]
+    return to_text(Group(*_overview(lines), *parts[:-1], *([Text(ending, style="bold")] if ending else [])), color=color, width=width)
 
 
-def render_findings(findings: Sequence[Finding], *, color: bool, width: int | None = None) -> str:
+def render_findings(findings: Sequence[Finding], spots: Spots, view: FindingView, *, color: bool, width: int | None = None) -> str:
     """Findings and their count."""
-    return to_text(Group(*_findings(findings)), color=color, width=width)
+    return to_text(Group(*finding_parts(findings, spots, view)), color=color, width=width)
 
 
 def to_text(what: Any, *, color: bool, width: int | None) -> str:
@@ -67,37 +96,54 @@ def to_text(what: Any, *, color: bool, width: int | None) -> str:
 def _overview(lines: Sequence[Line]) -> list[Any]:
     if not lines:
         return []
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("stack", overflow="fold")
-    table.add_column("verdict", overflow="fold")
-    table.add_column("changes", overflow="fold")
-    table.add_column("USD a month", justify="right", no_wrap=True)
-    for line in lines:
-        sentence = Text(visible(line.verdict.sentence), STYLES[line.verdict.level] if line.verdict.level is not Level.INFO else "")
-        table.add_row(visible(line.plan.stack), sentence, line.changes, line.price)
-    return [table, Text("")]
+    rows = [_overview_row(line) for line in lines]
+    return [Sheet(("stack", "verdict", "changes", "*USD a month"), rows), Text("")]
 
 
-def _plan(plan: Plan) -> list[Any]:
-    parts: list[Any] = [Text(visible(f"{plan.project} / {plan.stack}"), style="bold"), Text("")]
+def _overview_row(line: Line) -> Row:
+    style = STYLES[line.verdict.level] if line.verdict.level is not Level.INFO else ""
+    return Row((visible(line.plan.stack), visible(line.verdict.sentence), line.changes, line.price), style)
+
+
+def _plan(plan: Plan, shown: Shown, spots: Spots) -> list[Any]:
+    parts: list[Any] = [headline(plan), Text("")]
     if plan.difference is not None:
         parts += difference_parts(plan, plan.difference)
-    elif plan.resources:
-        parts += [Text(f"Resources ({len(plan.resources)})", style="bold"), _resources(plan), Text("")]
-    else:
-        parts += [Text("Resources: none, the checks below stop before any is declared", style="bold"), Text("")]
-    if callbacks := callbacks_of(plan):
-        parts += [Text(f"Left to the engine: {callbacks}, {ENGINE_NOTE}"), Text("")]
     if plan.placement:
         parts += [Text("Placement", style="bold"), *_placement(plan.placement), Text("")]
         parts += [Text("Memory", style="bold"), *_memory(plan.capacity), Text("")] if plan.capacity else []
         parts += [Text("Traffic", style="bold"), *_traffic(plan.forecast), Text("")] if plan.forecast else []
         parts += [Text("Cost", style="bold"), *_cost(plan.cost), Text("")]
         parts += [Text("Autoscaling", style="bold"), *_scaling(plan.autoscaling), Text("")] if plan.autoscaling.roles else []
-    return [*parts, Text("Checks", style="bold"), *_findings(plan.checks), Text("")]
+    if plan.difference is None:
+        parts += [*_resources(plan, tree=shown.resources), Text("")]
+    if callbacks := callbacks_of(plan):
+        parts += [Text(f"Not simulated: {callbacks} of the program ({ENGINE_NOTE})"), Text("")]
+    return [*parts, Text("Checks", style="bold"), *finding_parts(plan.checks, spots, shown.findings)]
 
 
-def _resources(plan: Plan) -> Tree:
+def headline(plan: Plan) -> Text:
+    """The verdict in one line: whether the stack can be deployed, where its pods land, what it costs and, beside a base, what changes."""
+    verdict = verdict_of(plan)
+    facts = {fact.name: fact for fact in verdict.facts}
+    more = [facts[name].value for name in ("Fits", "Costs") if name in facts]
+    if "Costs" in facts and (change := cost_step(plan)):
+        more[-1] += f" ({change})"
+    if "Changes" in facts:
+        more.insert(0, facts["Changes"].value if facts["Changes"].value != "none" else "no changes")
+    style = STYLES[verdict.level] if verdict.level is not Level.INFO else "bold green"
+    return Text.assemble((visible(f"{plan.stack}: "), "bold"), (visible(verdict.sentence), style), visible("".join(f"; {m}" for m in more)))
+
+
+def _resources(plan: Plan, *, tree: bool) -> list[Any]:
+    if not plan.resources:
+        return [Text("Resources: none, the checks stop before any is declared")]
+    if tree:
+        return [Text(f"Resources ({len(plan.resources)})", style="bold"), _tree(plan)]
+    return [Text(f"{counted(len(plan.resources), 'resource')}: {resource_kinds(plan)} (--resources shows them)")]
+
+
+def _tree(plan: Plan) -> Tree:
     root = Tree(Text("pulumi:pulumi:Stack", style="dim"), guide_style="dim")
     stack = next((r.urn for r in plan.resources if r.type == STACK_TYPE), None)
     _branch(root, plan, stack)
@@ -124,40 +170,39 @@ def _label(r: Resource) -> Text:
 def _placement(pools: Sequence[PlacedPool]) -> list[Any]:
     parts: list[Any] = []
     for pool in pools:
-        parts.append(Text.assemble((pool.pool, "green"), f"  {len(pool.nodes)} x {pool.instance_type}"))
+        parts.append(Text.assemble(" ", (pool.pool, "green"), f"  {len(pool.nodes)} x {pool.instance_type}"))
         for i, node in enumerate(pool.nodes, 1):
-            idle = f"idle {node.idle_gpus} GPU, {node.idle_efa} EFA"
-            parts.append(Padding(Text(f"node {i}: {idle}"), (0, 0, 0, 2)))
-            parts.append(Padding(Text(", ".join(node.pods)), (0, 0, 0, 4)))
+            idle = f"; idle: {counted(node.idle_gpus, 'GPU')}, {node.idle_efa} EFA" if node.idle_gpus or node.idle_efa else ""
+            parts.append(Padding(Text(f"node {i}: {', '.join(node.pods)}{idle}"), (0, 0, 0, 3)))
         if pool.idle_nodes:
-            parts.append(Padding(Text(idle_nodes(pool.idle_nodes)), (0, 0, 0, 2)))
+            parts.append(Padding(Text(idle_nodes(pool.idle_nodes)), (0, 0, 0, 3)))
         if pool.unplaced:
-            parts.append(Padding(Text(f"on no node: {', '.join(pool.unplaced)}", style="bold red"), (0, 0, 0, 2)))
+            parts.append(Padding(Text(f"on no node: {', '.join(pool.unplaced)}", style="bold red"), (0, 0, 0, 3)))
     return parts
 
 
 def _memory(engines: Sequence[EngineCapacity]) -> list[Any]:
     """Estimates with their error bars: GiB a GPU, tokens and requests of one engine."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("engine", overflow="fold")
-    for heading in ("budget", "weights", "overhead", "KV cache", "tokens", "requests: longest", "mean"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("engine", "*budget", "*weights", "*overhead", "*KV cache", "*tokens", "*requests: longest", "*mean")
+    note = "GiB a GPU; tokens and requests of one engine. Estimates, low and high in brackets; `disagg fit --explain` shows how."
+    return [Sheet(headings, [_memory_row(e) for e in engines]), *_memory_bars(engines), Padding(Text(note, style="dim"), (0, 0, 0, 1))]
+
+
+def _memory_row(e: EngineCapacity) -> Row:
+    gib, mean = e.per_gpu, e.workload_concurrency
+    plain = [f"{x:.1f}" for x in (gib.budget_gib, gib.weights_gib.mid, gib.overhead_gib.mid)]
+    return Row((e.engine, *plain, with_bars(gib.kv_gib), f"{e.kv_tokens.mid:,.0f}", with_bars(e.max_concurrency), f"{mean.mid:.1f}" if mean else ""))
+
+
+def _memory_bars(engines: Sequence[EngineCapacity]) -> list[Any]:
+    """How the memory of a GPU is shared, on the scale of the largest budget."""
+    bars = []
     for e in engines:
-        gib, mean = e.per_gpu, e.workload_concurrency
-        plain = [f"{gib.budget_gib:.1f}", f"{gib.weights_gib.mid:.1f}", f"{gib.overhead_gib.mid:.1f}"]
-        table.add_row(
-            e.engine,
-            *plain,
-            with_bars(gib.kv_gib),
-            f"{e.kv_tokens.mid:,.0f}",
-            with_bars(e.max_concurrency),
-            f"{mean.mid:.1f}" if mean else "",
-        )
-    note = (
-        "GiB a GPU, tokens and requests of one engine (of maxModelLen, and of the workload's mean length): estimates, low and high in brackets; "
-        "`disagg fit --explain` shows how"
-    )
-    return [table, Padding(Text(note, style="dim"), (0, 0, 0, 1))]
+        gib = e.per_gpu
+        parts = (("█", gib.weights_gib.mid), ("▒", gib.overhead_gib.mid), ("░", gib.kv_gib.low), ("·", gib.kv_gib.high - gib.kv_gib.low))
+        bars.append(Bar(e.engine, parts))
+    legend = Text(" █ weights  ▒ overhead  ░ KV cache at least  · KV cache at most", style="dim")
+    return [legend, BarChart(bars, max(e.per_gpu.budget_gib for e in engines))]
 
 
 def _traffic(forecasts: Sequence[Forecast]) -> list[Any]:
@@ -166,47 +211,21 @@ def _traffic(forecasts: Sequence[Forecast]) -> list[Any]:
 
 
 def _cost(cost: Cost) -> list[Any]:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("what", overflow="fold")
-    for heading in ("number", "USD/h", "USD/month"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("price of", no_wrap=True)
-    for line in cost.lines:
-        table.add_row(line.item, str(line.quantity), usd(line.per_hour), usd(line.per_month), price_of(line))
-    table.add_section()
-    table.add_row("total" if cost.complete else "total of what is known", "", usd(cost.per_hour), usd(cost.per_month), "", style="bold")
+    rows = [Row((line.item, str(line.quantity), usd(line.per_hour), usd(line.per_month), price_of(line))) for line in cost.lines]
+    total = "total" if cost.complete else "total of what is known"
+    rows.append(Row((total, "", usd(cost.per_hour), usd(cost.per_month), ""), "bold", last=True))
     notes = dict.fromkeys(f"{line.item}: {line.note}" for line in cost.lines if line.note)
-    return [table, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost.roles)]
+    sheet = Sheet(("what", "*number", "*USD/h", "*USD/month", "price of"), rows)
+    return [sheet, *(Padding(Text(note, style="dim"), (0, 0, 0, 1)) for note in notes), *_role_costs(cost.roles)]
 
 
 def _scaling(scaling: Autoscaling) -> list[Any]:
     """Bounds and signals of scaled roles, then nodes and cost at most: what stands above is at least."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column(SCALING[0], overflow="fold")
-    for heading in SCALING[1:]:
-        table.add_column(heading, justify="right")
-    for r in scaling.roles:
-        table.add_row(*scaling_cells(r))
-    return [table, Padding(Text(at_most(scaling)), (0, 0, 0, 1))]
+    return [Sheet(SCALING, [Row(scaling_cells(r)) for r in scaling.roles]), Padding(Text(at_most(scaling)), (0, 0, 0, 1))]
 
 
 def _role_costs(roles: Sequence[RoleCost]) -> list[Any]:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
-    table.add_column("share of a role", overflow="fold")
-    for heading in ("GPUs", "on demand USD/h", "USD/month", "Capacity Block USD/h", "USD/month", "price of"):
-        table.add_column(heading, justify="right")
-    for role in roles:
-        table.add_row(role.engine, str(role.gpus), *role_prices(role), role.capacity_block.as_of if role.capacity_block else "")
-    return [Text(""), table] if roles else []
-
-
-def _findings(findings: Sequence[Finding]) -> list[Any]:
-    if not findings:
-        return [Text("all checks passed", style="green")]
-    parts: list[Any] = []
-    for f in findings:
-        parts.append(Text.assemble((f"{f.level:<8}", STYLES[f.level]), (f.id, "dim")))
-        parts.append(Padding(Text(f.sentence()), (0, 0, 0, 8)))
-    counts = {level: sum(f.level is level for f in findings) for level in Level}
-    total = ", ".join(f"{n} {level if n == 1 or level is Level.INFO else level + 's'}" for level, n in counts.items() if n)
-    return [*parts, Text(""), Text(total, style="bold")]
+    headings = ("share of a role", "*GPUs", "*on demand USD/h", "*USD/month", "*Capacity Block USD/h", "*USD/month", "*price of")
+    rows = [Row((r.engine, str(r.gpus), *role_prices(r), r.capacity_block.as_of if r.capacity_block else "")) for r in roles]
+    bars = [Bar(r.engine, [("█", r.on_demand.per_hour)], f"{usd(r.on_demand.per_hour)} USD/h") for r in roles if r.on_demand]
+    return [Text(""), Sheet(headings, rows), *([BarChart(bars)] if len(bars) > 1 else [])] if roles else []
