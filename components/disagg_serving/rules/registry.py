@@ -185,6 +185,7 @@ _ALWAYS = (
     "calibration",
     "capacity",
     "charts",
+    "connector",
     "engine_arguments",
     "environment",
     "experts",
