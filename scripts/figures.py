@@ -13,6 +13,9 @@ from disagg_serving.catalog import load_catalog
 from disagg_serving.catalog.loader import PACKAGE_DIR
 from disagg_serving.forecast.capacities import capacities
 from disagg_serving.forecast.cost import FIXED, cost_of
+from disagg_serving.imports.forms import Source, read_sources
+from disagg_serving.imports.stack import Imported, Wish, assemble
+from disagg_serving.imports.text import account, stack_text
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.startup import (
     BASE_SECONDS,
@@ -30,6 +33,8 @@ from scripts.reference import cited, table
 
 ROOT = Path(__file__).resolve().parent.parent
 STACKS = ("dev", "prod", "glm5")
+SAMPLE = ROOT / "tests/data/imports/llm-d-modelservice.yaml"
+"""What docs/how-to/import.md shows."""
 BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
@@ -168,6 +173,22 @@ def versions() -> list[str]:
     return table(("part", "version", "source", "checked"), rows)
 
 
+def _imported() -> Imported:
+    """The sample of docs/how-to/import.md."""
+    found, secrets = read_sources([Source("values.yaml", SAMPLE.read_text(encoding="utf-8"))])
+    return assemble(found, Wish("moved", "us-west-2", secrets=secrets), ROOT)
+
+
+def imported_stack() -> list[str]:
+    """The stack file that the sample comes to."""
+    return ["", "```yaml", *stack_text(_imported(), ["values.yaml"], None).splitlines(), "```", ""]
+
+
+def imported_account() -> list[str]:
+    """What did not come along."""
+    return ["", "```text", *account(_imported(), frozenset()).splitlines(), "```", ""]
+
+
 BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "costs": costs,
     "forms-of-glm": forms_of_glm5,
@@ -177,6 +198,8 @@ BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "start-times": start_times,
     "aws-resources": aws_resources,
     "versions": versions,
+    "imported-stack": imported_stack,
+    "imported-account": imported_account,
     "modules": modules.modules,
     "iam-roles": lambda: rights.roles(recorded("staging"), recorded("glm5")),
     "deployer-actions": rights.actions_by_type,

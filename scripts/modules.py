@@ -10,7 +10,7 @@ from scripts.reference import table
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "components/disagg_serving"
 ORDER = (
-    "", "spec", "catalog", "planning", "document", "forecast", "rules", "lookups", "manifests", "verify", "load", "resources", "recording",
+    "", "spec", "catalog", "planning", "document", "forecast", "rules", "imports", "lookups", "manifests", "verify", "load", "resources", "recording",
     "comparison", "report", "cli",
 )  # fmt: skip
 """Folders in the order of imports: each uses only what comes before it."""

@@ -47,6 +47,8 @@ GRAFANA_FOLDER = "grafana_folder"
 """Annotation by which Grafana's sidecar sorts dashboards into folders, where it is told to."""
 
 # Karpenter and EKS Auto Mode
+INSTANCE_FAMILIES = ("eks.amazonaws.com/instance-family", "karpenter.k8s.aws/instance-family")
+"""Labels of nodes that a peer's manifests select by; ours name the exact type."""
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 CLUSTER_SECURITY_GROUP_TAG = "aws:eks:cluster-name"

@@ -37,7 +37,8 @@ CONFIG = {
     "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
 }  # fmt: skip
 LOG = "vLLM API server version 0.33.0\nModel loading took 33.88 GiB memory and 41 seconds\nAvailable KV cache memory: 32.00 GiB\n"
-OWN_FILES = {"my-model/config.json": json.dumps(CONFIG), "engine.log": LOG}
+VALUES = (ROOT / "tests/data/imports/llm-d-modelservice.yaml").read_text(encoding="utf-8")
+OWN_FILES = {"my-model/config.json": json.dumps(CONFIG), "engine.log": LOG, "values.yaml": VALUES}
 """Files that a reader has and this repository has not."""
 
 APP: Any = get_command(build_app())

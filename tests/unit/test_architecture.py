@@ -33,6 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "planning": FORM | {"planning"},
     "forecast": PLAN,
     "rules": PLAN | {"rules"},
+    "imports": CHECKED | {"imports"},
     "lookups": CHECKED | {"lookups"},
     "manifests": PLAN | {"manifests"},
     "verify": CHECKED | {"manifests", "verify"},
@@ -42,7 +43,7 @@ LAYERS: dict[str, set[str]] = {
     "comparison": CHECKED | {"manifests", "recording", "comparison"},
     "report": BASE | {"spec", "document", "rules", "recording", "verify", "load", "report"},
     "schemas": FORM | {"document"},
-    "cli": CHECKED | {"schemas", "lookups", "manifests", "resources", "recording", "comparison", "report", "verify", "load", "cli", ""},
+    "cli": CHECKED | {"schemas", "imports", "lookups", "manifests", "resources", "recording", "comparison", "report", "verify", "load", "cli", ""},
     "__main__": {"cli"},
     "__init__": set(),
 }

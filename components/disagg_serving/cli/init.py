@@ -13,10 +13,9 @@ import typer
 
 from ..errors import Level, SpecError, ToolError
 from ..rules.proposal import Wish, propose
-from ..spec.stack_file import Project, find_project
 from . import answers
 from .common import emit, makes_components
-from .new_project import check_command, project_files, schema_of, stack_text
+from .new_project import check_command, own_project, project_files, schema_of, shown, stack_text, target_of, write_new
 
 MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
 MOST_NODES, LEAST_RATE = 1000, 0.000001
@@ -49,14 +48,14 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
 ) -> int:
     """Write a stack file that passes `disagg check`, by questions or by options; without a project here, also the project."""
     ask = _Questions(interactive=sys.stdin.isatty() and not yes, required=not yes)
-    project = _project()
+    project = own_project()
     if project is not None and makes_components(project):
         raise ToolError(
             f"the program of {project.name} makes its components itself and would not read the new file; "
             "write what it asks for with `pulumi config set`, or start in an empty folder"
         )
-    stack = ask("STACK", stack, "Name of the new stack", STACK, lambda name: _target(name, project), required=True)
-    target = _target(stack, project)
+    stack = ask("STACK", stack, "Name of the new stack", STACK, lambda name: target_of(name, project), required=True)
+    target = target_of(stack, project)
     model = known = ask("--model", model, "Model, see `disagg catalog models`", MODEL, answers.model, required=True)
     region = within = ask("--region", region, "AWS region", REGION, answers.region, required=True)
     first = f"{region}a,{region}b"
@@ -96,8 +95,8 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     proposal = propose(wish, project.root if project else Path.cwd())
     files = {} if project else project_files()
     files[target] = stack_text(region, proposal.environment, schema_of(target, project), proposal.reason)
-    _write(files)
-    told = [f"wrote {_shown(file)}" for file in files]
+    write_new(files)
+    told = [f"wrote {shown(file)}" for file in files]
     told += [f"{f.level} [{f.id}] {f.sentence()}" for f in proposal.evaluation.findings if f.level is not Level.INFO]
     told += [f"note: {proposal.reason}"] if proposal.reason else []
     emit("\n".join([*told, check_command(stack, new=project is None)]), None)
@@ -144,35 +143,6 @@ def _refused(check: Callable[[_Answer], object], answer: _Answer) -> bool:
     return False
 
 
-def _project() -> Project | None:
-    """The project here, if any."""
-    try:
-        return find_project(Path.cwd())
-    except ToolError:
-        return None
-
-
-def _target(stack: str, project: Project | None) -> Path:
-    """The stack's file. Raises ToolError where one must not be written."""
-    answers.stack_name(stack)
-    target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
-    if target.exists():
-        raise ToolError(f"{_shown(target)} exists and is left as it is; choose another name, or edit it")
-    return target
-
-
-def _write(files: dict[Path, str]) -> None:
-    """Write new files; none is written when one exists."""
-    there = [_shown(file) for file in files if file.exists()]
-    if there:
-        said = "exists and is left as it is" if len(there) == 1 else "exist and are left as they are"
-        raise ToolError(f"{', '.join(there)} {said}; start in an empty folder, or in a project")
-    for file, text in files.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
-
-
 def _text(words: list[str] | None) -> str | None:
     """What would be answered for these values of an option."""
     return ",".join(words) if words else None
@@ -186,10 +156,3 @@ def _model_name(model: str) -> str:
     """A name for the model's objects: its id in lower case, letters, digits and hyphens."""
     name = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40].strip("-")
     return name if name[:1].isalpha() else f"m-{name}".rstrip("-")
-
-
-def _shown(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

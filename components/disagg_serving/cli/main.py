@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": ("rules", "explain"),
     "schema": ("schema", "schema"),
     "init": ("init", "init"),
+    "import": ("import_", "import_"),
     "verify": ("verify", "verify"),
     "bench": ("bench", "bench"),
 }

@@ -1,4 +1,4 @@
-"""The files that `disagg init` writes."""
+"""The files of a new project and stack, which `disagg init` and `disagg import` write."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 import yaml
 
 from .. import __version__
+from ..errors import ToolError
 from ..pins import KUBERNETES
 from ..schemas import json_schema
-from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project
+from ..spec.stack_file import ENVIRONMENT_KEY, NAMESPACE, Project, find_project
+from . import answers
 
 _LIBRARY = "disagg-serving"
 SCHEMA = "stack.schema.json"
@@ -143,3 +145,40 @@ def check_command(stack: str, *, new: bool) -> str:
 
 def _flow(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True).removesuffix("\n...\n").strip()
+
+
+def own_project() -> Project | None:
+    """The project here, if any."""
+    try:
+        return find_project(Path.cwd())
+    except ToolError:
+        return None
+
+
+def target_of(stack: str, project: Project | None, *, overwrite: bool = False) -> Path:
+    """The stack's file. Raises ToolError where one must not be written."""
+    answers.stack_name(stack)
+    target = (project.stack_dir if project else Path.cwd() / "stacks") / f"Pulumi.{stack}.yaml"
+    if target.exists() and not overwrite:
+        raise ToolError(f"{shown(target)} exists and is left as it is; choose another name, or edit it")
+    return target
+
+
+def write_new(files: Mapping[Path, str]) -> None:
+    """Write new files; none is written when one exists."""
+    there = [shown(file) for file in files if file.exists()]
+    if there:
+        said = "exists and is left as it is" if len(there) == 1 else "exist and are left as they are"
+        raise ToolError(f"{', '.join(there)} {said}; start in an empty folder, or in a project")
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+
+
+def shown(path: Path) -> str:
+    """A path as seen from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -185,7 +185,6 @@ _ALWAYS = (
     "calibration",
     "capacity",
     "charts",
-    "connector",
     "engine_arguments",
     "environment",
     "experts",
