@@ -1,4 +1,7 @@
-"""Measures plan and check as ratios to what they cannot do without, all in one run. Prints a table; exit 1 above a target."""
+"""Measures plan and check as ratios to what they cannot do without, all in one run. Prints a table; exit 1 above a target.
+
+Seconds are of CPU time, so that what else the machine does counts less.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import yaml
@@ -22,13 +24,12 @@ _failed = False
 
 
 def timed(*command: str, cwd: Path = ROOT) -> tuple[float, float]:
-    """Median seconds and peak MiB of a command."""
+    """Median CPU seconds and peak MiB of a command."""
     seconds, peak = [], 0.0
     for _ in range(RUNS):
-        start = time.perf_counter()
         process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         _, status, usage = os.wait4(process.pid, 0)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(usage.ru_utime + usage.ru_stime)
         peak = max(peak, usage.ru_maxrss / 1024)
         error = process.stderr.read().decode() if process.stderr else ""
         if os.waitstatus_to_exitcode(status) not in (0, 2):
@@ -84,12 +85,12 @@ def main() -> int:
         (folder / "Pulumi.yaml").write_text("name: disagg-serving\nruntime: python\n")
         (folder / "__main__.py").write_text((ROOT / "__main__.py").read_text())
         times = {}
-        for number in (10, 100):
+        for number in (1, 50, 100):
             many_models(folder, number)
             times[number], memory = timed(disagg, "plan", f"n{number}", cwd=folder)
-            print(f"{'':13} plan with {number} models: {times[number]:.2f} s, {memory:.0f} MiB")
-    beyond = (times[100] - floor) / max(times[10] - floor, 0.001)
-    report("plan with 100 models / with 10, beyond the import floor", beyond, 8, f"{times[100] - floor:.2f} s / {times[10] - floor:.2f} s")
+            print(f"{'':13} plan with {number} model(s): {times[number]:.2f} s, {memory:.0f} MiB")
+    many, half = times[100] - times[1], times[50] - times[1]
+    report("plan with 99 models more / with 49 more; 2.02 is linear", many / half, 2.3, f"{many:.2f} s / {half:.2f} s")
     return 1 if _failed else 0
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from string import Formatter
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from .place import Place
 
@@ -34,24 +33,21 @@ class Slot(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class _Key:
+class _Key(NamedTuple):
     steps: Place
 
     def spell(self, spelling: Spelling) -> str:
         return spelling.key(self.steps)
 
 
-@dataclass(frozen=True)
-class _At:
+class _At(NamedTuple):
     place: Place
 
     def spell(self, spelling: Spelling) -> str:
         return spelling.place(self.place)
 
 
-@dataclass(frozen=True)
-class _Either:
+class _Either(NamedTuple):
     in_file: str
     in_program: str
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Pin:
+class Pin(NamedTuple):
     """A version of a part that the project installs but does not contain."""
 
     version: str

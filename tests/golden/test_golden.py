@@ -9,11 +9,12 @@ import pytest
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.recording.plan import make_plan
-from disagg_serving.report.files import file_names, to_yaml
+from disagg_serving.report.files import file_names
 from disagg_serving.report.markdown import render_markdown
 from disagg_serving.report.text import render_text
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
+from disagg_serving.yaml_io import to_yaml
 from factories import SHIPPED, STACKS, aggregated, check, environment, existing_cluster, model, role
 from watched import dashboards, objects, watched
 

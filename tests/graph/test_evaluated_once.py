@@ -64,9 +64,9 @@ def test_what_makes_two_questions_one() -> None:
     question = Question.of_file(file, ROOT)
     assert question.same_as(Question.of_file(replace(file, config={**file.config, "other:key": "x"}), ROOT / "tests" / ".."))
     for other in (
-        replace(question, data={**question.data, "name": "other"}),
-        replace(question, base=ROOT / "tests"),
-        replace(question, stack=replace(question.stack, region="eu-west-1")),
+        question._replace(data={**question.data, "name": "other"}),
+        question._replace(base=ROOT / "tests"),
+        question._replace(stack=replace(question.stack, region="eu-west-1")),
         Question.of_file(replace(file, config={**file.config, "disagg-serving:apiKey": "x"}), ROOT),
         Question.of_file(replace(file, secrets=file.secrets | {"aws:token"}), ROOT),
     ):

@@ -9,8 +9,9 @@ from disagg_serving.catalog import load_catalog
 from disagg_serving.errors import Finding, SpecError
 from disagg_serving.forecast.balance import MeasuredRate, RateCurve
 from disagg_serving.forecast.capacities import capacity_of
-from disagg_serving.forecast.fit import Bars, Calibration, EngineShape, parse_log
+from disagg_serving.forecast.fit import Bars, Calibration, EngineShape
 from disagg_serving.forecast.fit.calibration import Expected, contradictions
+from disagg_serving.forecast.fit.start_log import parse_log
 from disagg_serving.rules.evaluation import evaluate
 from disagg_serving.spec import RateSpec
 from disagg_serving.spec.validation import try_parse

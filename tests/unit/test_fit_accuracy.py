@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from disagg_serving.errors import SpecError
-from disagg_serving.forecast.fit import Calibration, parse_log, read_log
+from disagg_serving.forecast.fit import Calibration
+from disagg_serving.forecast.fit.start_log import parse_log, read_log
 from factories import ROOT
 
 from scripts.memory_cases import (

@@ -11,9 +11,9 @@ from disagg_serving.manifests.bundle import build_all
 from disagg_serving.manifests.node_pools import network_interfaces
 from disagg_serving.planning.shapes import Group, Layout
 from disagg_serving.recording.plan import placement_of
-from disagg_serving.report.files import to_yaml
 from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.stack_file import find_project
+from disagg_serving.yaml_io import to_yaml
 from factories import SHIPPED, STACKS, aggregated, environment, existing_cluster, layout, model, role
 
 UNITS = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..yaml_io import read_yaml
 from .loader import PACKAGE_DIR
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """One class. The fields are those of families.yaml, where each is explained; `name` is that of the language model inside."""
 
     name: str

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent / "engines/flags"
 """One JSON file a version, because reading YAML of this length would be felt in `disagg check`."""
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """How a flag takes its value.
 
     `kind` is switch (no value), optional (with or without one), int, float, size (a whole number, also as 25.6k or 4G), json, object (a JSON

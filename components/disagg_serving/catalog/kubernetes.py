@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..yaml_io import read_yaml
 from .loader import PACKAGE_DIR
@@ -15,8 +14,7 @@ NOTICE = timedelta(days=60)
 """EKS announces the end of a version's standard support at least so long before."""
 
 
-@dataclass(frozen=True)
-class Support:
+class Support(NamedTuple):
     """A minor version, and the days on which its support ends."""
 
     version: str

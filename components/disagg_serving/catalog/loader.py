@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -26,7 +26,7 @@ _SHIPPED: dict[Path, Any] = {}
 class Entries(Mapping[str, E], Generic[E]):
     """The entries of one kind by id. Reading a faulty file raises SpecError with the file's name in every path."""
 
-    def __init__(self, kind: str, model: type[E], dirs: Sequence[Path], base: Path) -> None:
+    def __init__(self, kind: str, model: Callable[[], type[E]], dirs: Sequence[Path], base: Path) -> None:
         self.kind, self._model, self._dirs, self._base = kind, model, dirs, base
         self._read: dict[str, E] = {}
 
@@ -91,7 +91,7 @@ class Entries(Mapping[str, E], Generic[E]):
             message = "is a link that leads out of the catalogue"
             raise SpecError([Finding("catalog", Level.ERROR, where, message, None, "a file inside its folder", "copy the file")])
         try:
-            entry = parse(self._model, read_yaml(file))
+            entry = parse(self._model(), read_yaml(file))
         except SpecError as problem:
             raise SpecError([f.below(f"{where}: ") for f in problem.findings]) from None
         if entry.id != file.name.removesuffix(".yaml"):
@@ -112,24 +112,12 @@ class Catalog:
     def __init__(self, dirs: Sequence[Path] = (), base: Path | None = None) -> None:
         """The package's catalogue and `dirs`; messages name files from `base` on."""
         folders, start = (PACKAGE_DIR, *dirs), (base or Path.cwd()).resolve() if dirs else PACKAGE_DIR
-        self._dirs, self._folders, self._start = dirs, folders, start
-        self.instances = Entries("instances", Instance, folders, start)
-        self.models = Entries("models", Model, folders, start)
-        self.engines = Entries("engines", Engine, folders, start)
-
-    @cached_property
-    def routers(self) -> Entries[Router]:
-        """Router releases."""
-        from .router import Router  # noqa: PLC0415 (slow)
-
-        return Entries("routers", Router, self._folders, self._start)
-
-    @cached_property
-    def metrics(self) -> Entries[MetricList]:
-        """Lists of metrics."""
-        from .metric_list import MetricList  # noqa: PLC0415 (slow)
-
-        return Entries("metrics", MetricList, self._folders, self._start)
+        self._dirs = dirs
+        self.instances = Entries("instances", lambda: Instance, folders, start)
+        self.models = Entries("models", lambda: Model, folders, start)
+        self.engines = Entries("engines", lambda: Engine, folders, start)
+        self.routers = Entries("routers", _router, folders, start)
+        self.metrics = Entries("metrics", _metric_list, folders, start)
 
     def unreachable(self) -> list[Finding]:
         """Errors about what lies in the user's folders and is never read: files under another name than their id, and folders that are misspelt."""
@@ -145,6 +133,18 @@ class Catalog:
             if kind
         ]
         return [*misspelt, *(finding for shelf in shelves for finding in shelf.unreachable())]
+
+
+def _router() -> type[Router]:
+    from .router import Router  # noqa: PLC0415 (slow)
+
+    return Router
+
+
+def _metric_list() -> type[MetricList]:
+    from .metric_list import MetricList  # noqa: PLC0415 (slow)
+
+    return MetricList
 
 
 def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from ..errors import ToolError
 from ..load.measure import Measured, measure
@@ -19,6 +18,7 @@ from ..manifests.load import Run, build_load
 from ..planning.shapes import Layout, Served
 from ..report.load import render_runs
 from ..rules.evaluation import evaluate_file
+from ..yaml_io import to_yaml
 from .common import DataFormat, emit, find_input
 from .verify import Context, Kubeconfig, connect
 
@@ -56,7 +56,7 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     if not start:
         objects = _objects(layout, planned, timeout)
         as_json = output_format is DataFormat.JSON
-        emit(json.dumps({"version": 1, "objects": objects}, indent=2) if as_json else yaml.safe_dump_all(objects, sort_keys=False, width=1000), None)
+        emit(json.dumps({"version": 1, "objects": objects}, indent=2) if as_json else "---\n".join(to_yaml(one) for one in objects), None)
         return 0
     refuse_scaled(layout, chosen, kinds)
     connection = connect(layout, given.base, kubeconfig, context)

@@ -7,10 +7,9 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -52,8 +51,7 @@ class DataFormat(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """A stack or file that a command was given, and the folder from which its paths start."""
 
     file: StackFile

@@ -15,8 +15,9 @@ from ..catalog.entries import Engine, Instance
 from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
 from ..forecast.capacities import engine_capacity, shape_of
-from ..forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, read_log, unknown_architecture
+from ..forecast.fit import Bars, Calibration, Capacity, EngineShape, Fit, capacity, unknown_architecture
 from ..forecast.fit.capacity import calibration_doubts, calibration_faults
+from ..forecast.fit.start_log import read_log
 from ..pins import DEFAULT_ENGINE
 from ..place import Place
 from ..planning.layout import build_layout

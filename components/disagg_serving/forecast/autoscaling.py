@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..planning.shapes import Group, world_size
 from ..planning.startup import BASE_SECONDS, load_seconds, startup_budget_seconds
@@ -22,8 +21,7 @@ LONGEST_PERIOD, LONGEST_WINDOW = 1800, 3600
 """Limits of a HorizontalPodAutoscaler: seconds of a policy's period, and of a stabilization window (Kubernetes: autoscaling/v2)."""
 
 
-@dataclass(frozen=True)
-class Signal:
+class Signal(NamedTuple):
     """What one engine may carry before another is wanted. `rate`: prompt tokens a second of one engine, for backlogSeconds."""
 
     name: SignalName
@@ -31,8 +29,7 @@ class Signal:
     rate: float | None = None
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(NamedTuple):
     """Seconds between two engines that are added, and seconds for which fewer must have sufficed before one goes."""
 
     up_period: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..planning.shapes import Group, world_size
 from ..spec.serving import WorkloadSpec
@@ -14,8 +14,7 @@ from .capacities import capacity_of, shape_of
 from .situation import PHASES, Phase, bound_of, step_of, tokens_a_step
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """Tokens a second and GPU that the traffic needs of a phase, beside the bound."""
 
     phase: Phase
@@ -31,8 +30,7 @@ class Need:
         return self.bound.beside(self.tokens_per_second_per_gpu)
 
 
-@dataclass(frozen=True)
-class InFlight:
+class InFlight(NamedTuple):
     """Requests that are in decode at once by Little's law, requests/s x answer tokens x time per token, beside those that its KV cache holds.
 
     With a wanted time per token `requests` is one number; without one it is what memory bandwidth allows, whose ends are infinite where it does

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from ..planning.shapes import Group, Layout, Served, world_size
@@ -142,7 +141,7 @@ def _rates(prefill: Group, decode: Group, work: WorkloadSpec, workload: Workload
     if not (prefill.spec.measured_rates and decode.spec.measured_rates):
         return None
     rates = rates_at(rate_curve(prefill), rate_curve(decode), workload)
-    return replace(rates, decode=_within_kv(rates.decode, decode, work, workload))
+    return rates._replace(decode=_within_kv(rates.decode, decode, work, workload))
 
 
 def _within_kv(rate: MeasuredRate, decode: Group, work: WorkloadSpec, workload: Workload) -> MeasuredRate:

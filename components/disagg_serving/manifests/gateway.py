@@ -6,14 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from .. import labels
 from ..forecast.autoscaling import counts_tokens
 from ..planning.addresses import makes_network, vpc_cidrs
 from ..planning.gateway import container_sizes, idle_seconds
 from ..planning.shapes import API_PORT, Group, Served
 from ..spec import EnvironmentSpec
+from ..yaml_io import to_yaml
 from .engine import grace_seconds
 from .envoy import envoy_config
 from .lws import is_local
@@ -56,7 +55,7 @@ def router_values(served: Served, groups: Sequence[Group]) -> dict[str, Any]:
     sizes = container_sizes(served, groups)
     repository, tag = served.located(served.router.images.endpoint_picker.reference).rsplit(":", 1)
     registry, name = repository.rsplit("/", 1)
-    picker, envoy = _text(picker_config(served, counts_tokens=any(map(counts_tokens, groups)))), _text(envoy_config(idle_seconds(served)))
+    picker, envoy = to_yaml(picker_config(served, counts_tokens=any(map(counts_tokens, groups)))), to_yaml(envoy_config(idle_seconds(served)))
     return {
         "router": {
             "modelServers": {
@@ -146,7 +145,3 @@ def source_ranges(served: Served, spec: EnvironmentSpec) -> list[str]:
 def endpoint_scheme(served: Served) -> str:
     """http, or https with a certificate."""
     return "https" if served.spec.gateway.certificate_arn else "http"
-
-
-def _text(config: dict[str, Any]) -> str:
-    return yaml.safe_dump(config, sort_keys=False, width=1000)

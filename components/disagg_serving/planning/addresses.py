@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
+from typing import NamedTuple
 
 from ..spec import ClusterSpec, EnvironmentSpec, NetworkSpec
 
@@ -21,8 +21,7 @@ SUBNET_BITS = 4
 """The VPC is cut into 16 subnets: private ones from the first half, public ones from the second, so zones can be added."""
 
 
-@dataclass(frozen=True)
-class Addresses:
+class Addresses(NamedTuple):
     """IPv4 networks as text, each list sorted."""
 
     dns: tuple[str, ...]

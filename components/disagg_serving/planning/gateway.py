@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .shapes import Group, Served
 
@@ -15,8 +14,7 @@ TLS_IDLE_SECONDS = 350
 """Idle timeout of a Network Load Balancer's TLS listener, which cannot be changed (ELB guide: update idle timeout)."""
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Kubernetes resources of the router's containers."""
 
     picker: dict[str, Any]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..catalog import Catalog, Engine, Instance, Model
-from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
@@ -118,6 +117,8 @@ def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
     if file is None:
         message = "is no path, or leads out of the project"
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.model", message, model.model, "a path inside it")])
+    from ..catalog.hf_config import read_model  # noqa: PLC0415 (slow)
+
     try:
         return read_model(file, model.name, model.repository, base)
     except SpecError as problem:

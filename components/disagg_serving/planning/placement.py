@@ -43,21 +43,25 @@ def pack(groups: Sequence[Group], most: int | None = None) -> list[Node]:
     """
     room = room_of(groups[0].instance)
     ordered = sorted(groups, key=lambda g: (-g.pod_requests.cpu_millis, -g.pod_requests.memory_mib, g.name))
+    least = Requests(**{what: min(vars(g.pod_requests)[what] for g in groups) for what in vars(room)})
     nodes: list[Node] = []
+    free: list[Node] = []
     for group in ordered:
         each = group.pod_requests
         if not each.fits(room):
             continue
+        free = [node for node in free if (node.used + least).fits(room)]  # what is full for all is not looked at again by each
         current = 0
         for pod in (name for names in group.pods() for name in names):
             # pods of a group are alike: a node that refused one refuses the next
-            while current < len(nodes) and not nodes[current].take(pod, each):
+            while current < len(free) and not free[current].take(pod, each):
                 current += 1
-            if current == len(nodes) == most:
-                break
-            if current == len(nodes):
+            if current == len(free):
+                if len(nodes) == most:
+                    break
                 nodes.append(Node(room))
-                nodes[current].take(pod, each)
+                free.append(nodes[-1])
+                nodes[-1].take(pod, each)
     return nodes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import labels
 from ..catalog import Engine, Instance, Model
@@ -197,8 +197,7 @@ class Group:
         return [(f"{self.name}-{g}", *(f"{self.name}-{g}-{w}" for w in range(1, self.size))) for g in range(self.replicas)]
 
 
-@dataclass(frozen=True)
-class NodeClass:
+class NodeClass(NamedTuple):
     """One EC2 launch form: an instance type with its network cards, disk and reservations."""
 
     name: str

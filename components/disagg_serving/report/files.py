@@ -6,22 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ..yaml_io import to_yaml
 
 INDEX = ".disagg-render"
 """Lists what the last run wrote into a folder; nothing else there is ever removed."""
-
-
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes repeated values out instead of as anchors, which reviewers cannot read."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 (the library's signature)
-        return True
-
-
-def to_yaml(manifest: Any) -> str:
-    """One object as YAML, keys in the order in which they were built."""
-    return str(yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True))
 
 
 def file_names(manifests: Sequence[dict[str, Any]]) -> list[str]:

@@ -20,6 +20,7 @@ from ..recording.picture import instances_of, scenes_of
 from ..recording.plan import Plan
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
+from ..yaml_io import to_yaml
 from .figures import (
     OP_ORDER,
     OP_WORDS,
@@ -36,7 +37,6 @@ from .figures import (
     usd,
     verdict_of,
 )
-from .files import to_yaml
 from .view import counted
 from .words import short_type, values_of
 

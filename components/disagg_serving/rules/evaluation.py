@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..catalog import Catalog, load_catalog
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
@@ -31,8 +31,7 @@ _ADOPTS = {"network.existing": {"network"}, "existingCluster": {"network", "clus
 """Places that adopt a part instead of making it: with a cluster comes the network that it stands in."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """What is evaluated: the mapping below `disagg-serving:environment`, the folder that its paths start from, and its stack's context."""
 
     data: Any

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..catalog import Catalog
 from ..corrections import Correction
@@ -99,8 +99,7 @@ class Subject:
         return replace(self, served=[*self.layout.served, *self.layout.candidates])
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """What a rule's function returns: a finding without what the rule itself knows. `level` only where it differs.
 
     What names a value belongs into `ways`: each way lists corrections, the best one first. Of each way the first correction is shown that

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -44,8 +44,7 @@ class _Verdict(IntEnum):
     """The fault itself, or a new error."""
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(NamedTuple):
     """What the rules say, as places counted: all of it, and the errors that the stack file does not accept, those of layouts apart.
 
     `laid_out` are the models of which all pairs have a layout.

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from ..pins import KEDA_CHART
-from .base import AtLeastOne, Fraction, Name, Positive, Spec, Text, form, number
+from .base import AtLeastOne, Before, Fraction, Name, Positive, Spec, Text, form, number
 
-Engines = Annotated[int, BeforeValidator(number), Field(ge=0, le=1000)]
+Engines = Annotated[int, Before(number), Field(ge=0, le=1000)]
 Address = Annotated[
     Text,
     form(r"^https?://[A-Za-z0-9.-]+(:\d+)?(/[^\s?#]*)?$", "an address such as http://prometheus-operated.monitoring.svc:9090, without user and key"),
@@ -37,7 +37,7 @@ class RoleAutoscalingSpec(Spec):
     scale_up_period_seconds: Annotated[AtLeastOne, Field(le=1800)] | None = Field(
         None, description="Seconds between two engines that are added. Default: what the model takes to load at the slow end, at most 1800."
     )
-    scale_down_window_seconds: Annotated[int, BeforeValidator(number), Field(ge=0, le=3600)] | None = Field(
+    scale_down_window_seconds: Annotated[int, Before(number), Field(ge=0, le=3600)] | None = Field(
         None,
         description="Seconds for which fewer engines must have sufficed before one is removed. Default: the model's start-up budget, at most 3600.",
     )

@@ -3,10 +3,12 @@
 Modules of models do not postpone annotations: pydantic would compile the text of each anew at every start.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
 from ..phrases import either, say
 
@@ -49,6 +51,17 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for arg in get_args(annotation) if (found := model_in(arg))), None)
 
 
+class Before:
+    """A function that looks at a value first, like pydantic's BeforeValidator, which reads the function's signature anew for every field."""
+
+    def __init__(self, look: Callable[[Any], Any]) -> None:
+        self.look = look
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema of the type itself, after the function."""
+        return no_info_before_validator_function(self.look, handler(source))
+
+
 def number(value: Any) -> Any:
     """Refuse true and false where a number is wanted."""
     # pydantic takes true for 1; in a stack file that is a mistake
@@ -65,19 +78,19 @@ def _text(value: Any) -> Any:
 
 
 LARGEST = 1_000_000_000
-AtLeastOne = Annotated[int, BeforeValidator(number), Field(ge=1)]
+AtLeastOne = Annotated[int, Before(number), Field(ge=1)]
 """A whole number of at least 1, to be combined with a bound."""
 
 Count = Annotated[AtLeastOne, Field(le=LARGEST)]
 """A whole number of at least 1."""
 
-Fraction = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1, allow_inf_nan=False)]
+Fraction = Annotated[float, Before(number), Field(gt=0, lt=1, allow_inf_nan=False)]
 """A number between 0 and 1, both excluded."""
 
-Positive = Annotated[float, BeforeValidator(number), Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Before(number), Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 """A number above 0."""
 
-Text = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=4096)]
+Text = Annotated[str, Before(_text), Field(min_length=1, max_length=4096)]
 """A text that is not empty."""
 
 FORMS: dict[str, str] = {}
@@ -91,8 +104,8 @@ def form(pattern: str, words: str) -> Any:
 
 
 DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
-Name = Annotated[str, BeforeValidator(_text), form(DNS_LABEL, "small letters, digits and dashes, a letter first"), Field(max_length=63)]
+Name = Annotated[str, Before(_text), form(DNS_LABEL, "small letters, digits and dashes, a letter first"), Field(max_length=63)]
 """A DNS label: small letters, digits and dashes, at most 63."""
 
-Tags = dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, BeforeValidator(_text), Field(max_length=256)]]
+Tags = dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, Before(_text), Field(max_length=256)]]
 """AWS tags, key to value."""

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from .base import Count, RefusalError, Spec, Text
+from .base import Before, Count, RefusalError, Spec, Text
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 ReservationType = Literal["on-demand", "capacity-block"]
@@ -39,7 +39,7 @@ class ReservationSpec(Spec):
     instance_type: Text | None = Field(None, description="Instance type it holds (InstanceType). Default: taken to be the role's.")
     zone: Text | None = Field(None, description="Zone it lies in (AvailabilityZone). Default: taken to be gpuZone.")
     instances: Count | None = Field(None, description="Instances it holds (TotalInstanceCount). Default: unknown.")
-    ends_at: Annotated[Text, BeforeValidator(_moment)] | None = Field(
+    ends_at: Annotated[Text, Before(_moment)] | None = Field(
         None, description="When it ends, in UTC: 2027-01-31T11:30:00Z (EndDate). Default: it does not end, or it is not known when."
     )
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from ..phrases import either, say
-from .base import IN_QUOTES, AtLeastOne, Count, RefusalError, Spec, Tags, Text, form
+from .base import IN_QUOTES, AtLeastOne, Before, Count, RefusalError, Spec, Tags, Text, form
 
 Weekday = Literal["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 
@@ -24,7 +24,7 @@ class MaintenanceWindowSpec(Spec):
     """The weekly time in which Karpenter may replace drifted or underused nodes."""
 
     day: Weekday = Field("SAT", description="Weekday of the start, UTC. Default: SAT.")
-    start_utc: Annotated[Text, form(r"^([01]\d|2[0-3]):[0-5]\d$", "HH:MM"), BeforeValidator(_clock)] = Field(
+    start_utc: Annotated[Text, form(r"^([01]\d|2[0-3]):[0-5]\d$", "HH:MM"), Before(_clock)] = Field(
         "02:00", description="Start as HH:MM in UTC. Default: 02:00."
     )
     hours: Annotated[AtLeastOne, Field(le=167)] = Field(6, description="Length in hours, 1 to 167. Default: 6.")

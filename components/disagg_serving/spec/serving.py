@@ -2,12 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from ..phrases import say
 from ..pins import DEFAULT_ENGINE
 from .autoscaling import RoleAutoscalingSpec
-from .base import AtLeastOne, Count, Fraction, Name, Positive, Spec, Text, form, number
+from .base import AtLeastOne, Before, Count, Fraction, Name, Positive, Spec, Text, form, number
 from .capacity import CapacitySpec
 from .engine_flags import EngineFlag
 from .gateway import GatewaySpec
@@ -138,7 +138,7 @@ class WorkloadSpec(Spec):
     input_tokens: Count = Field(..., description="Mean prompt length in tokens.")
     output_tokens: Count = Field(..., description="Mean answer length in tokens.")
     requests_per_second: Positive = Field(..., description="Mean arrival rate.")
-    prefix_hit: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+    prefix_hit: Annotated[float, Before(number), Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
         0, description="Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."
     )
     tpot_ms: Positive | None = Field(

@@ -17,8 +17,7 @@ Nothing rests on two runs of AWS samples on p5en, of DeepSeek-V3 and of GLM-5.2:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .law import Headroom, Split, balance, best_split
 from .rates import Rates, Workload, figure
@@ -59,16 +58,14 @@ IDLE_WORDS = (
 )
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """One reason or remark: an id for programs, a sentence without its full stop for people."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """The better mode for this workload and layout, with what speaks for one role, and remarks on the split."""
 
     better: Literal["aggregated", "disaggregated"]
@@ -83,8 +80,7 @@ class Advice:
         return ". ".join([head, *(n.text for n in self.notes)])
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """What is known of a layout with separate roles.
 
     `nodes` are those of both together, `dense_parameters_b` billions of parameters of a model without experts. What is not given is not judged:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .rates import BalanceError, Rates, Span, Workload
 
@@ -42,8 +42,7 @@ class Side:
         return f"{self.workers} x {self.gpus_per_worker}"
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """How GPUs are split between the roles."""
 
     prefill: Side
@@ -68,8 +67,7 @@ class Split:
         return f"{self.prefill} GPUs prefill, {self.decode} GPUs decode"
 
 
-@dataclass(frozen=True)
-class Engines:
+class Engines(NamedTuple):
     """GPUs of one engine of each role."""
 
     prefill: int
@@ -80,8 +78,7 @@ class Engines:
         return Split(Side(prefill, self.prefill), Side(decode, self.decode))
 
 
-@dataclass(frozen=True)
-class Balance:
+class Balance(NamedTuple):
     """What a split can serve, in requests a second.
 
     `kind` says what `requests_per_second` is. With both rates measured at their limit, or with the known one below the other,
@@ -152,8 +149,7 @@ def waiting_factor(utilisation: float) -> float:
     return utilisation / (2 * (1 - utilisation)) if utilisation < 1 else math.inf
 
 
-@dataclass(frozen=True)
-class Headroom:
+class Headroom(NamedTuple):
     """How busy both roles are at a wanted rate, and how much more the layout may take.
 
     The wait is the mean of one M/D/1 queue an engine, so a router that knows the queues does better. It is no forecast of TTFT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 REACH = 2.0
 """How far from the measured prompt lengths a rate is used, as a factor. Our choice: attention makes longer prompts dearer a token."""
@@ -19,8 +20,7 @@ class BalanceError(ValueError):
     """The figures that were given cannot answer the question; the text says which are missing or wrong."""
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A number with its error bars."""
 
     low: float
@@ -141,8 +141,7 @@ def _by_worth(point: MeasuredRate) -> tuple[bool, bool, float]:
     return point.own, point.saturated, -point.tokens_per_second_per_gpu if point.saturated else point.tokens_per_second_per_gpu
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """The rates of both roles at one workload's prompt length."""
 
     prefill: MeasuredRate

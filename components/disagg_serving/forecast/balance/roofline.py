@@ -7,7 +7,8 @@ error of 33 %, and 94 % are within a factor of 2. For prefill of models with exp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...catalog.entries import Gpu, Model
 from .rates import BalanceError, figure
@@ -25,8 +26,7 @@ EXPERTS_REACH = (0.06, 0.24)
 NO_PREDICTION = "no useful prediction"
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """A range that physics and public runs leave; `low` or `high` is None where there is no limit. Never a forecast.
 
     `peak` is what no GPU passes, where `high` is only what is known to be reached; `of` names what `high` is.
@@ -59,7 +59,7 @@ class Bound:
         """Of an engine whose steps write up to so many tokens of an answer."""
         if tokens == 1 or self.high is None:
             return self
-        return replace(self, high=self.high * tokens, reason=f"{self.reason}, at the high end with all drafts accepted")
+        return self._replace(high=self.high * tokens, reason=f"{self.reason}, at the high end with all drafts accepted")
 
     def beside(self, needed: float) -> str:
         """The bound beside what is needed of it."""

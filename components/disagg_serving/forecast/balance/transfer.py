@@ -6,8 +6,7 @@ The achieved bandwidth is not known before it is measured, so there are scenario
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...catalog.entries import Instance
 from .rates import BalanceError, Workload
@@ -24,8 +23,7 @@ GIGABIT_BYTES = 1e9 / 8
 ScenarioName = Literal["good", "typical", "tcp"]
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """The engines of one role as the network sees them.
 
     `gpus` are those that hold one request's KV: the tensor-parallel size. With data parallelism each rank is an engine here.
@@ -41,8 +39,7 @@ class Endpoint:
         return self.engines * self.gpus / self.instance.gpu.count
 
 
-@dataclass(frozen=True)
-class KvBytes:
+class KvBytes(NamedTuple):
     """KV of one request. `total` is one copy of all layers; on the wire go `copies` of it, an equal part to each decode GPU."""
 
     total: float
@@ -54,8 +51,7 @@ class KvBytes:
         return self.total * self.copies
 
 
-@dataclass(frozen=True)
-class Scenario:
+class Scenario(NamedTuple):
     """One assumption about the network; low and high are equal but for TCP. Seconds of one request's transfer when nothing else is moved.
 
     `load` is the busy part of the narrowest link at the wanted rate (None without one), `saturation` the requests a second that fill it.
@@ -67,8 +63,7 @@ class Scenario:
     saturation: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class KvTransfer:
+class KvTransfer(NamedTuple):
     """What the transfer of one request costs. `efa` is false where EFA does not reach GPU memory: then TCP is the only scenario."""
 
     kv: KvBytes

@@ -7,7 +7,7 @@ follow vLLM's source, and `make accuracy` holds both against start-up logs. Pure
 from __future__ import annotations
 
 from ...document.capacity import Bars, Fit
-from .calibration import Calibration, parse_log, read_log
+from .calibration import Calibration
 from .capacity import Capacity, capacity
 from .engine_shape import EngineShape, unknown_architecture
 from .steps import Step
@@ -20,7 +20,5 @@ __all__ = [
     "Fit",
     "Step",
     "capacity",
-    "parse_log",
-    "read_log",
     "unknown_architecture",
 ]

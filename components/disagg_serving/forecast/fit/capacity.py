@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from ...document.capacity import Bars, Fit
 from ...errors import SpecError
@@ -77,8 +78,7 @@ class Capacity:
         return Bars(*(max(0.0, needed + w + o) for w, o in ((held.low, kept.low), (held.mid, kept.mid), (held.high, kept.high))))
 
 
-@dataclass(frozen=True)
-class _Rank:
+class _Rank(NamedTuple):
     """One GPU of a pipeline stage. GiB; what is left for KV may be below 0 here."""
 
     stage: Stage
@@ -92,8 +92,7 @@ class _Rank:
         return Bars(max(0.0, self.left.low), max(0.0, self.left.mid), max(0.0, self.left.high))
 
 
-@dataclass(frozen=True)
-class _Pool:
+class _Pool(NamedTuple):
     """The blocks of one stage."""
 
     plan: KvPlan

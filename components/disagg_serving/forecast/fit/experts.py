@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...catalog.entries import Moe
 from ...catalog.loader import PACKAGE_DIR
@@ -20,8 +19,7 @@ GEMM_ROWS = 128
 """Rows to which DeepGEMM pads the tokens of each expert (vllm v0.33.0: deep_gemm_utils.compute_aligned_M)."""
 
 
-@dataclass(frozen=True)
-class Reserved:
+class Reserved(NamedTuple):
     """Bytes that experts take: `kept` in the workspace that the engine shares and keeps, `step` for one step beside it."""
 
     kept: float = 0

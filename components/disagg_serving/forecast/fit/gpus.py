@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...catalog.loader import PACKAGE_DIR
 from ...yaml_io import read_yaml
@@ -13,8 +12,7 @@ from ...yaml_io import read_yaml
 HOPPER, BLACKWELL = (9, 0), (10, 0)
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU: CUDA compute capability, whether a switch joins all GPUs of a node, and whether vLLM takes small steps in spite of its memory."""
 
     capability: tuple[int, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .constants import follows
 from .engine_shape import EngineShape
@@ -20,8 +20,7 @@ SIMILAR = 1.5
 """Kinds of layers whose counts differ by less than this factor are padded to one size (vllm: _get_kv_cache_groups_uniform_page_size)."""
 
 
-@dataclass(frozen=True)
-class KvPlan:
+class KvPlan(NamedTuple):
     """How an engine lays out its KV cache. All sizes in bytes and on one GPU.
 
     `token_bytes` and `block_bytes` are by pipeline stage: what a token more costs, and what a block costs. Layers share block tables in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...document.capacity import Bars
 from ...records import Record
@@ -23,8 +24,7 @@ class Step(Record):
     result: str
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """What was calculated for the tightest rank: its stage and the stage's number, GiB of one GPU, then blocks, tokens and longest requests."""
 
     stage: Stage

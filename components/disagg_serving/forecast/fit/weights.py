@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...catalog.entries import Model
 from ...document.capacity import Bars
@@ -22,8 +22,7 @@ MXFP4_SCALE = 1 / 32
 VOCABULARY_PADDING = 64
 
 
-@dataclass(frozen=True)
-class Precision:
+class Precision(NamedTuple):
     """Bytes a weight of the parts that a quantisation may leave out; embeddings, output head and router are always bf16."""
 
     attention: float
@@ -31,8 +30,7 @@ class Precision:
     experts: float
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """The layers of one pipeline stage: hidden layers from `first` (counted from 0) to below `end`, then `mtp` draft layers."""
 
     first: int

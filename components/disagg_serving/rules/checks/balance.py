@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import Level
 from ...forecast.balance import BalanceError, Workload, advice
@@ -111,8 +111,7 @@ def traffic_bounds(s: Subject) -> Iterator[Fault]:
                 yield Fault(f"{served.path}.workload", message, None, "", "measure it: `disagg bench`", Level.INFO)
 
 
-@dataclass(frozen=True)
-class _Taken:
+class _Taken(NamedTuple):
     """What traffic takes of a role at the least."""
 
     group: Group
