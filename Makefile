@@ -116,8 +116,12 @@ benchmark: $(VENV)/.dev  ## Measure plan and check against the imports they need
 	@$(BIN)/python -m bench.benchmark
 
 .PHONY: accuracy
-accuracy: $(VENV)/.dev  ## Compare the memory and traffic forecasts with published measurements
+accuracy: $(VENV)/.dev  ## Compare the forecasts of memory, traffic and step times with published measurements
 	@$(BIN)/python scripts/accuracy.py
+
+.PHONY: steps
+steps: $(VENV)/.dev  ## Make the step times of the catalogue anew from NVIDIA's measured kernels, in an environment of their own under build/
+	@$(BIN)/python scripts/steps.py
 
 .PHONY: lock
 lock:  ## Pin all packages anew (needs uv)

@@ -1,4 +1,4 @@
-"""Compares the memory model with public start-up logs of vLLM and the traffic model with published runs; prints the tables, exit 1 beyond the limits.
+"""Compares the forecasts of memory, traffic and step times with published logs and runs; prints the tables, exit 1 beyond the limits.
 
 usage: accuracy.py [FILE...]     each FILE is a CSV of the columns of tests/data/kv-cases.csv; without one, both files of tests/data
 """
@@ -24,6 +24,8 @@ from scripts.memory_cases import (  # noqa: E402
     share_inside,
     table,
 )
+from scripts.sizing_cases import compare as compare_steps  # noqa: E402
+from scripts.sizing_cases import read_rows, report  # noqa: E402
 from scripts.traffic_cases import comparison_rows, comparison_table  # noqa: E402
 
 PD_CASES = ROOT / "tests/data/pd-cases.csv"
@@ -49,6 +51,9 @@ def main() -> int:
         traffic = comparison_rows(csv.DictReader(text))
     print(f"\n{comparison_table(traffic)}\n")
     faults += [f"{row.id}: predicted and measured rates do not agree" for row in traffic if not row.passed]
+    lines_of_steps, faults_of_steps = report([compare_steps(row) for row in read_rows()])
+    print("\n".join(lines_of_steps) + "\n")
+    faults += faults_of_steps
     print("\n".join(faults) or "all counted rows are within their limits")
     return 1 if faults else 0
 

@@ -15,7 +15,7 @@ from typing import Any
 import pulumi
 from disagg_serving import resources
 from disagg_serving.resources import lws, spec_args
-from disagg_serving.schemas import PLAN, json_schema
+from disagg_serving.schemas import json_schema
 from disagg_serving.spec.stack_file import NAMESPACE
 
 FILE = "contract.json"
@@ -33,7 +33,7 @@ Resolve = Callable[[str], Mapping[str, Any] | None]
 @cache
 def contract() -> Contract:
     """The contract of today's code. Takes seconds: the plugin's schema needs the large AWS module."""
-    stack, plan = json_schema("stack"), json_schema(PLAN)
+    stack, plan = json_schema("stack"), json_schema("plan")
     return {
         NAMES: dict(_names()),
         COMPONENTS: dict(_components()),

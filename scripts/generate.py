@@ -99,9 +99,15 @@ def plugin_files() -> dict[Path, str]:
 def files() -> Iterator[tuple[Path, str]]:
     """Every generated file with its content, in an order in which each is made only from files before it: the program imports ARGS."""
     yield ARGS, args_module()
-    from scripts import draw_dashboard, figures, pictures, reference, rules_page, versions  # noqa: PLC0415 (they run the program)
+    from scripts import draw_dashboard, figures, pictures, reference, rules_page, sizing_page, versions  # noqa: PLC0415 (they run the program)
 
-    yield from {rules_page.PAGE: rules_page.rules_page(), versions.PAGE: versions.page(), **reference.pages(), **figures.pages()}.items()
+    yield from {
+        rules_page.PAGE: rules_page.rules_page(),
+        versions.PAGE: versions.page(),
+        **reference.pages(),
+        **sizing_page.pages(),
+        **figures.pages(),
+    }.items()
     yield from {**pictures.pictures(), **draw_dashboard.pictures()}.items()
     yield from ((ROOT / f"docs/schema/{kind}.schema.json", json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n") for kind in KINDS)
     yield from plugin_files().items()

@@ -13,7 +13,8 @@ from .catalog.entries import Engine, Instance, Model
 from .catalog.metric_list import MetricList
 from .catalog.router import Router
 from .document.plan import PlanDocument
-from .records import is_always_written, key_of
+from .document.sizing import SizingDocument
+from .records import Record, is_always_written, key_of
 from .spec import EnvironmentSpec
 from .spec.stack_file import ENVIRONMENT_KEY
 
@@ -25,8 +26,8 @@ _MODELS: dict[str, type[BaseModel]] = {
     "router": Router,
     "metrics": MetricList,
 }
-PLAN = "plan"
-KINDS = ("stack", *_MODELS, PLAN)
+_DOCUMENTS: dict[str, type[Record]] = {"plan": PlanDocument, "size": SizingDocument}
+KINDS = ("stack", *_MODELS, *_DOCUMENTS)
 
 
 class _OfRecords(GenerateJsonSchema):
@@ -42,12 +43,12 @@ class _OfRecords(GenerateJsonSchema):
 
 
 def json_schema(kind: str) -> dict[str, Any]:
-    """The schema of a stack file, a bare environment, a catalogue entry, or of what `plan STACK --format json` prints.
+    """The schema of a stack file, a bare environment, a catalogue entry, or of what `plan STACK` and `size` print with `--format json`.
 
     In a stack file everything outside the environment belongs to Pulumi and passes.
     """
-    if kind == PLAN:
-        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(PlanDocument).json_schema(schema_generator=_OfRecords)}
+    if kind in _DOCUMENTS:
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(_DOCUMENTS[kind]).json_schema(schema_generator=_OfRecords)}
     if kind != "stack":
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_MODELS[kind].model_json_schema(by_alias=True)}
     environment = EnvironmentSpec.model_json_schema(by_alias=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -12,7 +11,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from ..errors import Level, SpecError, ToolError
-from ..rules.proposal import Wish, propose
+from ..rules.proposal import Wish, model_name, propose
 from . import answers
 from .common import emit, makes_components
 from .new_project import check_command, own_project, project_files, schema_of, shown, stack_text, target_of, write_new
@@ -74,7 +73,7 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     answer = ask("--output-tokens", output_tokens, "Mean answer in tokens", 1000, lambda tokens: fits(prompt, tokens))
     rate = ask("--requests-per-second", requests_per_second, "Mean requests a second", 1.0, answers.between(LEAST_RATE))
     wish = Wish(
-        name=_model_name(model),
+        name=model_name(model),
         model=model,
         region=region,
         zones=tuple(zones),
@@ -150,9 +149,3 @@ def _text(words: list[str] | None) -> str | None:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _model_name(model: str) -> str:
-    """A name for the model's objects: its id in lower case, letters, digits and hyphens."""
-    name = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40].strip("-")
-    return name if name[:1].isalpha() else f"m-{name}".rstrip("-")

@@ -27,6 +27,7 @@ COMMANDS = {
     "import": ("import_", "import_"),
     "verify": ("verify", "verify"),
     "bench": ("bench", "bench"),
+    "size": ("size", "size"),
 }
 """Each command's module in this folder and its function; only the one that is called gets imported."""
 

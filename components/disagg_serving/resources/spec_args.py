@@ -665,8 +665,14 @@ class WorkloadSpecArgs(TypedDict):
     prefix_hit: NotRequired[float]
     """Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."""
 
+    ttft_ms: NotRequired[float]
+    """Limit of the time to the first token in milliseconds, that `percentile` of the requests stay below. Default: none."""
+
     tpot_ms: NotRequired[float]
-    """Wanted mean time per answer token in milliseconds; it says how many requests are in decode at once. Default: a range, by memory bandwidth."""
+    """Limit of a request's mean time per answer token in milliseconds, that `percentile` of the requests stay below; it also says how many requests are in decode at once. Default: none, and a range by memory bandwidth."""
+
+    percentile: NotRequired[Literal[50, 90, 95]]
+    """Of the requests, so many percent keep the limits: 50, 90 or 95. Default: 90."""
 
 
 class CandidateS3SpecArgs(TypedDict):

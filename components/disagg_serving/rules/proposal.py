@@ -5,6 +5,7 @@ Layouts are tried in the order of preference and judged by the checks of every o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ class Wish:
     model: str
     region: str
     zones: tuple[str, ...]
-    instance_type: str
+    instance_type: str = ""
     nodes: int | None = None
     gpu_zone: str | None = None
     disaggregated: bool = True
@@ -42,6 +43,12 @@ class Wish:
     input_tokens: int = 8000
     output_tokens: int = 1000
     requests_per_second: float = 1.0
+    prefix_hit: float = 0.0
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    percentile: int = 90
+    kv_cache_dtype: str = "auto"
+    repository: str | None = None
     max_model_len: int | None = None
     admin_role_arns: tuple[str, ...] = ()
     public_access_cidrs: tuple[str, ...] = ()
@@ -71,7 +78,7 @@ def propose(wish: Wish, base: Path) -> Proposal:
         reason = _why_not_split(stopped[True]) if wish.disaggregated and not split else ""
         for nodes in range(1, MOST_NODES + 1) if wish.nodes is None else (wish.nodes,):
             for roles in _layouts(nodes, instance, wish, split=split):
-                environment = _environment(wish, catalog, roles)
+                environment = environment_of(wish, catalog, roles)
                 found = evaluate(environment, base, stack)
                 if found.ok:
                     good.append((_rank(found), Proposal(environment, found, reason)))
@@ -121,8 +128,9 @@ def _role(wish: Wish, replicas: int, tensor_parallel: int, pipeline_parallel: in
     return role
 
 
-def _environment(wish: Wish, catalog: Catalog, roles: dict[str, Any]) -> dict[str, Any]:
-    context = catalog.models[wish.model].context_length
+def environment_of(wish: Wish, catalog: Catalog, roles: dict[str, Any]) -> dict[str, Any]:
+    """An environment in the stack file's own keys, with these roles."""
+    context = catalog.models[wish.model].context_length if wish.max_model_len is None else 0
     cluster: dict[str, Any] = {}
     if wish.admin_role_arns:
         cluster["adminRoleArns"] = list(wish.admin_role_arns)
@@ -136,16 +144,37 @@ def _environment(wish: Wish, catalog: Catalog, roles: dict[str, Any]) -> dict[st
             {
                 "name": wish.name,
                 "model": wish.model,
+                **({"repository": wish.repository} if wish.repository else {}),
                 "maxModelLen": wish.max_model_len or proposed_context(wish, context),
+                **({"kvCacheDtype": wish.kv_cache_dtype} if wish.kv_cache_dtype != "auto" else {}),
                 **roles,
-                "workload": {
-                    "inputTokens": wish.input_tokens,
-                    "outputTokens": wish.output_tokens,
-                    "requestsPerSecond": wish.requests_per_second,
-                },
+                "workload": _workload(wish),
             }
         ],
     }
+
+
+def _workload(wish: Wish) -> dict[str, Any]:
+    limits = {"ttftMs": wish.ttft_ms, "tpotMs": wish.tpot_ms}
+    return {
+        "inputTokens": wish.input_tokens,
+        "outputTokens": wish.output_tokens,
+        "requestsPerSecond": _plain(wish.requests_per_second),
+        **({"prefixHit": wish.prefix_hit} if wish.prefix_hit else {}),
+        **{key: _plain(value) for key, value in limits.items() if value},
+        **({"percentile": wish.percentile} if any(limits.values()) else {}),
+    }
+
+
+def _plain(number: float) -> float:
+    """A whole number without its fraction."""
+    return int(number) if number == int(number) else number
+
+
+def model_name(model: str) -> str:
+    """A name for a model's objects: its id in lower case, letters, digits and hyphens."""
+    name = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40].strip("-")
+    return name if name[:1].isalpha() else f"m-{name}".rstrip("-")
 
 
 def proposed_context(wish: Wish, most: int) -> int:

@@ -26,6 +26,7 @@ ImageDigest = Annotated[Text, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hex
 Dtype = Literal["auto", "bfloat16", "float16"]
 BlockSize = Literal[16, 32, 64, 128]
 Variables = dict[Annotated[str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], Text]
+Percentile = Literal[50, 90, 95]
 Generation = Annotated[Text, form(r"^[a-z][a-z0-9]*$", "a letter, then letters and digits, all small"), Field(max_length=8)]
 
 
@@ -141,11 +142,15 @@ class WorkloadSpec(Spec):
     prefix_hit: Annotated[float, Before(number), Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
         0, description="Share of prompt tokens that the prefix cache holds already. Default: 0, since nobody can know it before."
     )
+    ttft_ms: Positive | None = Field(
+        None, description="Limit of the time to the first token in milliseconds, that `percentile` of the requests stay below. Default: none."
+    )
     tpot_ms: Positive | None = Field(
         None,
-        description="Wanted mean time per answer token in milliseconds; it says how many requests are in decode at once. Default: a range, by "
-        "memory bandwidth.",
+        description="Limit of a request's mean time per answer token in milliseconds, that `percentile` of the requests stay below; it also says how "
+        "many requests are in decode at once. Default: none, and a range by memory bandwidth.",
     )
+    percentile: Percentile = Field(90, description="Of the requests, so many percent keep the limits: 50, 90 or 95. Default: 90.")
 
 
 class CandidateS3Spec(Spec):

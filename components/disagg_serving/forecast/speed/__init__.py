@@ -1,0 +1,1 @@
+"""How fast an engine serves: time to the first token and time per token from measured steps and queues; pure."""
