@@ -24,8 +24,7 @@ from packaging.requirements import Requirement
 GIVEN = ("--model", "llama-3.3-70b-instruct-fp8", "--region", "us-east-1")
 CATALOG = load_catalog()
 TOO_SMALL = {
-    (model, "p5.4xlarge")
-    for model in ("deepseek-r1", "deepseek-v3", "deepseek-v3.2", "glm-5-fp8", "glm-5.2-fp8", "kimi-k2-instruct", "qwen3-235b-a22b-instruct")
+    (model, "p5.4xlarge") for model in CATALOG.models if model.startswith(("deepseek", "glm-5", "kimi")) or model == "qwen3-235b-a22b-instruct"
 }
 """What four GPUs of 80 GB cannot hold."""
 
