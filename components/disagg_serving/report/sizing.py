@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ..document.sizing import SizedLayout, SizingDocument, Span
-from .figures import counted, usd
+from .figures import usd
+from .view import counted
 
 WORDS = {"ttft": "first token", "tpot": "time per token", "busy": "prompts", "kv": "KV cache"}
 WIDTH, HEIGHT = 44, 8
