@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from disagg_serving.errors import SpecError
-from disagg_serving.imports.forms import Source, read_sources
 from disagg_serving.imports.found import Kind
-from disagg_serving.imports.stack import Imported, Wish, assemble
+from disagg_serving.imports.stack import Imported
 from disagg_serving.imports.text import account, stack_text
 from disagg_serving.manifests.bundle import build_all
 from disagg_serving.planning.shapes import Layout
@@ -20,8 +18,7 @@ from disagg_serving.rules.evaluation import evaluate_file
 from disagg_serving.spec.serving import RoleName
 from disagg_serving.spec.stack_file import read_environment_file
 from factories import ROOT
-
-FORMS = ROOT / "tests/data/imports"
+from imported import FORMS, form, imported, noted
 
 
 class Side(NamedTuple):
@@ -121,29 +118,6 @@ EXPECTED: dict[str, dict[str, dict[RoleName, Side]]] = {
     },
 }  # fmt: skip
 """Each form with what it deploys: by repository and role."""
-
-
-def imported(*sources: Source | str, **wish: Any) -> Imported:
-    """What some texts come to; a text alone is a file `given`."""
-    found, secrets = read_sources([s if isinstance(s, Source) else Source("given", s) for s in sources])
-    return assemble(found, Wish(secrets=secrets, **wish), ROOT)
-
-
-def form(name: str, **wish: Any) -> Imported:
-    """What a form of tests/data comes to."""
-    return imported(Source(name, (FORMS / name).read_text(encoding="utf-8")), **wish)
-
-
-def refused(*texts: str) -> list[str]:
-    """What is said about texts that cannot be imported."""
-    with pytest.raises(SpecError) as caught:
-        imported(*texts)
-    return [finding.sentence() for finding in caught.value.findings]
-
-
-def noted(found: Imported, kind: Kind) -> dict[str, str]:
-    """What became of keys, flags and variables, with the reason."""
-    return {note.what: note.why for note in found.found.notes if note.kind is kind}
 
 
 def deployed(found: Imported, folder: Path) -> Layout:
@@ -275,93 +249,3 @@ def test_an_unknown_model_is_kept_by_name() -> None:
     assert (model["model"], model["repository"], model["server"]["tensorParallel"]) == ("mistral-large-3", "mistralai/Mistral-Large-3", 8)
     assert "add models/mistral-large-3.yaml to a folder of catalogDirs" in stack_text(found, ["x"], None)
     assert [f.id for f in found.findings if f.level == "error"] == ["catalog"]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is empty"),
-        ("replicas: {{ .Values.replicas }}", "given:1: is a Helm or Go template"),
-        ("a: 1\nargs:\n{{- if .Values.x }}\nb: 2\n{{- end }}", "given:3: is a Helm or Go template"),
-        ('a: "{{ include "x" . }}"', "Helm or Go template"),
-        ("apiVersion: ray.io/v1\nkind: RayService\n", "given:1: is of kind RayService, which is not known here"),
-        ("apiVersion: apps/v1\nkind: Deploymnt\n", "did you mean Deployment?"),
-        ("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "kubectl kustomize"),
-        ("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "has no engine"),
-        ("foo: bar", "is none of the forms"),
-        ("- 1\n- 2", "is no mapping"),
-        ("a: 1\na: 2", "has the key a twice"),
-        ("x: *y", "is not valid YAML"),
-        ("a: &a [*a]", "holds itself"),
-        ("servingEngineSpec: {modelSpec: 3}", "has no model"),
-        ("services: {web: {image: nginx}}", "has no service that runs vLLM"),
-        ("config: {'disagg-serving:environment': {}}", "is a stack file already"),
-        ("vllm serve", "names no model"),
-        ("vllm serve $MODEL", "names no model"),
-        ("decode: {parallelism: {tensor: 2}}", "names no model"),
-        ("vllm serve a/b\nvllm serve a/b --port 1", "is one of 2 deployments of a/b: line 1 (given:1), line 2 (given:2)"),
-        ("vllm serve a/b --kv-transfer-config '{\"kv_role\":\"kv_producer\"}'", "is prefill of a/b, and nothing is its decode"),
-        ("python -m sglang.launch_server --model a/b; vllm/vllm-openai:x", "starts no vLLM"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_imported_is_named(text: str, words: str) -> None:
-    """Templates, unknown kinds, several deployments and broken files are refused by name and place."""
-    assert any(words in said for said in refused(text)), refused(text)
-
-
-def test_other_engines_are_named() -> None:
-    """A deployment of another engine is refused as such, not as an unknown form."""
-    graph = {"services": {"W": {"componentType": "worker", "extraPodSpec": {"mainContainer": {"command": ["python3", "-m", "dynamo.sglang"]}}}}}
-    (said,) = refused(yaml.safe_dump({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment", "spec": graph}))
-    assert "W runs sglang (allowed: dynamo.vllm)" in said
-    pod = {"spec": {"containers": [{"name": "a", "command": ["python3", "-m", "sglang.launch_server"]}]}}
-    (said,) = refused(yaml.safe_dump({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": pod}}))
-    assert "Deployment d runs sglang" in said
-
-
-def test_all_refusals_come_at_once() -> None:
-    """Several files and documents with faults are named in one run."""
-    said = refused("apiVersion: v1\nkind: Foo\n---\napiVersion: v1\nkind: Bar\n", "x: {{ .Values.x }}")
-    assert len(said) == 3
-
-
-def test_a_file_of_aliases_of_aliases_ends() -> None:
-    """A small file that stands for more values than memory holds is refused at once."""
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    assert "stands for too many values" in refused("\n".join(lines))[0]
-
-
-def test_two_files_are_one_deployment() -> None:
-    """Prefill and decode may be in files of their own, as llm-d's guides have them."""
-    text = (FORMS / "llm-d-wide-ep.yaml").read_text(encoding="utf-8")
-    first, second = text.split("---\n")
-    assert "nothing is its prefill" in refused(first)[0]
-    both = imported(Source("decode.yaml", first), Source("prefill.yaml", second))
-    assert both.environment == form("llm-d-wide-ep.yaml").environment
-    assert re.search(r"prefill 2 engines of 16 GPUs \(prefill.yaml:1\), decode 1 engine of 16 GPUs \(decode.yaml:2\)", both.read[0])
-
-
-def test_flags_that_the_version_lacks_are_left_out_with_the_rules_reason() -> None:
-    """What a rule refuses of flags and variables does not stop the stack: it is left out, or spelt as the rule proposes, and named."""
-    found = imported("VLLM_PORT=1 vllm serve Qwen/Qwen3-32B -tp 2 --no-such-flag 3 --enable-log-request --seed=1")
-    (model,) = found.environment["models"]
-    assert model["extraArgs"] == ["--enable-log-requests", "--seed=1"]
-    faults = noted(found, Kind.FAULT)
-    assert "is not a flag of vLLM" in faults["--no-such-flag"]
-    assert faults["VLLM_PORT"]
-    assert not found.failed
-
-
-def test_what_differs_between_roles_is_said() -> None:
-    """A field of the model that prefill and decode give differently takes decode's value, and the account says so."""
-    role = 'vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len {} --kv-transfer-config \'{{"kv_connector":"NixlConnector","kv_role":"{}"}}\''
-    found = imported("\n".join([role.format(8192, "kv_producer"), role.format(16384, "kv_consumer")]))
-    assert found.environment["models"][0]["maxModelLen"] == 16384
-    assert "decode's value counts" in noted(found, Kind.UNSAID)["maxModelLen"]
-
-
-def test_other_connectors_are_named() -> None:
-    """A connector that has no field is named; its settings are not taken for NIXL's."""
-    found = imported('vllm serve Qwen/Qwen3-32B -tp 2 --kv-transfer-config \'{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}\'')
-    assert any("LMCacheConnectorV1" in what for what in noted(found, Kind.UNSAID))

@@ -37,6 +37,10 @@ DYNAMO_FLAGS = frozenset(
 _DYNAMO_SWITCHES = {"--is-prefill-worker", "--is-decode-worker", "--use-vllm-tokenizer", "--durable-kv-events", "--enable-local-indexer"}
 
 
+_ALIASES = {("--dtype", "half"): "float16", ("--dtype", "float"): "float32"}
+"""Other spellings of values: https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/config/model.py (ModelDType)."""
+
+
 class Given(NamedTuple):
     """A flag as the command line gives it: its full name, the keys behind a dot, its value (None: a switch), and variables that nobody sets."""
 
@@ -62,18 +66,18 @@ def known_flags() -> Mapping[str, Flag]:
 
 def flag_like(key: str) -> str:
     """The flag that a key in camelCase stands for, or an empty text."""
-    name = "--" + _CAMEL.sub("-", key).lower()
+    name = "--" + _CAMEL.sub("-", key.replace("LoRA", "Lora")).lower()
     return name if name in known_flags() else ""
 
 
-def read_arguments(engine: Engine) -> tuple[str, list[Given]]:
-    """The model that stands without a flag, or an empty text, and the flags in their order."""
+def read_arguments(engine: Engine) -> tuple[list[Word], list[Given]]:
+    """The words that stand without a flag, of which the first should be the model, and the flags in their order."""
     known = known_flags()
-    model, given, rest = "", [], list(engine.words)
+    plain, given, rest = list[Word](), list[Given](), list(engine.words)
     while rest:
         word = rest.pop(0)
         if not word.text.startswith("-") or word.text == "-":
-            model = model or word.text
+            plain.append(word)
             continue
         name, equals, value = word.text.partition("=")
         dotted, _, keys = name.partition(".")
@@ -88,7 +92,7 @@ def read_arguments(engine: Engine) -> tuple[str, list[Given]]:
             text = " ".join(one.text for one in taken)
             lacks = tuple(lack for one in (word, *taken) for lack in one.lacks)
         given.append(Given(flag, keys.replace("-", "_"), text, word.line, lacks))
-    return model, given
+    return plain, given
 
 
 def _full(name: str, known: Mapping[str, Flag]) -> str:
@@ -117,6 +121,7 @@ def value_of(given: Given) -> Any:
     text = given.text
     if text is None:
         return True
+    text = _ALIASES.get((given.flag, text), text)
     kind = about.kind if about is not None else "text"
     if kind in _NUMBERS and (found := _SIZE.fullmatch(text.strip())):
         number = float(found[1]) * _UNITS.get(found[2], 1)

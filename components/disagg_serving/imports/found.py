@@ -57,6 +57,8 @@ class Engine:
     image: str = ""
     replicas: int = 1
     nodes: int = 1
+    sized: bool = True
+    """Whether the number of nodes is known; it may be a variable that is put in later."""
     gpus: int | None = None
     selectors: dict[str, list[str]] = field(default_factory=dict)
     namespace: str = ""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..errors import Finding, SpecError
 from ..spec.base import DNS_LABEL
 from .found import Engine
-from .models import Side, take_apart
+from .models import TRANSFER, Side, take_apart
 from .pods import ROLES, role_in
 from .source import refuse
 
@@ -40,7 +40,9 @@ def _roles(model: str, sides: list[Side]) -> list[Finding]:
     engines = [side.engine for side in sides]
     if len(engines) == 1:
         only = engines[0]
-        if only.role not in ROLES:
+        # llm-d calls an engine that serves alone decode
+        connected = only.dynamo or any(one.flag == TRANSFER for one in sides[0].given)
+        if only.role not in ROLES or not connected:
             only.role = "server"
             return []
         missing = "decode" if only.role == "prefill" else "prefill"

@@ -104,7 +104,8 @@ def _no_engine(document: Part, template: Part, found: Found) -> None:
 
 def _read_group(engine: Engine, spec: Part, found: Found) -> None:
     """A LeaderWorkerSet's spec: the leader runs the engine, workers the same over more nodes."""
-    engine.nodes = max(spec.number("leaderWorkerTemplate", "size") or 1, 1)
+    size = spec.number("leaderWorkerTemplate", "size")
+    engine.nodes, engine.sized = max(size or 1, 1), size is not None or spec.at("leaderWorkerTemplate", "size") is None
     leader = spec.at("leaderWorkerTemplate", "leaderTemplate")
     worker = spec.at("leaderWorkerTemplate", "workerTemplate")
     template = leader or worker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .found import Kind, Note
@@ -38,6 +39,10 @@ OF_PROJECT = {key: reason for reason, keys in _KEYS.items() for key in keys.spli
 """Keys of all forms to which the project has its own answer, with that answer."""
 
 
+_LATER = re.compile(r"\$[{(A-Za-z_]")
+_READ = ("replicas", "size", "replicaCount", "slices", "tensor", "data", "nodeCount")
+
+
 def left_over(document: Part) -> Iterator[Note]:
     """A note for each uppermost part that nobody used; what stands there is never shown."""
     for part in document.unread():
@@ -47,6 +52,8 @@ def left_over(document: Part) -> Iterator[Note]:
         known = next((key for key in reversed(keys) if key in OF_PROJECT), "")
         if names_secret(keys[-1]):
             yield Note(Kind.UNSAID, part.where, part.shown, "holds a secret, which no stack file may")
+        elif isinstance(part.value, str) and _LATER.search(part.value) and keys[-1] in _READ:
+            yield Note(Kind.UNSAID, part.where, part.shown, "is a variable that is put in later; import what comes out then")
         elif known:
             yield Note(Kind.REPLACED, part.where, part.shown, OF_PROJECT[known])
         else:

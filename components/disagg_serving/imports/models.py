@@ -14,16 +14,18 @@ from ..spec.base import model_in
 from ..spec.validation import by_alias
 from .arguments import DYNAMO_FLAGS, Given, argument, read_arguments, value_of
 from .found import HF_TOKENS, Engine, Found, Kind, Variable
+from .shell import Word
 
 NIXL = "NixlConnector"
 _MODEL_FIELDS = {f.flag.name: f for f in OF_MODEL}
 _ROLE_FIELDS = {f.flag.name: f for f in OF_ROLE}
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FIELDS = {**_MODEL_FIELDS, **_ROLE_FIELDS}
 _SECRETS = {"--api-key": "api_key", "--hf-token": "hf_token"}
 _CONNECTOR = frozenset({"kv_connector", "kv_role", "kv_connector_extra_config", "kv_buffer_device"})
 _POLICY = ("kv_load_failure_policy", "fail")
 """What is generated as well: planning/command_line.py."""
-_TRANSFER, _ALL2ALL = "--kv-transfer-config", "VLLM_ALL2ALL_BACKEND"
+TRANSFER, _ALL2ALL = "--kv-transfer-config", "VLLM_ALL2ALL_BACKEND"
 _DYNAMO_VARIABLES = ("DYN_", "NIXL_TELEMETRY_")
 _OF_CHARTS = frozenset({"GAIE_RELEASE_NAME_POSTFIX", "NAMESPACE", "POD_IP", "POD_NAME", "NODE_NAME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE"})
 
@@ -40,18 +42,27 @@ class Side:
     """Values of fields that are the model's, by place."""
     arguments: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
+    stray: list[Word] = field(default_factory=list)
+    """Words of the command line that belong to no flag."""
     lines: dict[str, int] = field(default_factory=dict)
     """Where an argument or variable stands in the file."""
 
 
 def take_apart(engine: Engine) -> Side:
     """The arguments of an engine, its model and its role as far as its connector tells."""
-    positional, given = read_arguments(engine)
+    plain, given = read_arguments(engine)
+    plain.sort(key=lambda word: bool(word.lacks))
     named = next((one.text for one in reversed(given) if one.flag == "--model" and one.text), "")
-    side = Side(engine, named or positional or engine.model, [one for one in given if one.flag != "--model"])
+    first = plain[0] if plain and not named and not (plain[0].lacks and engine.model) else None
+    model = named or (first.text if first else engine.model)
+    served = next((one.text.split()[0] for one in reversed(given) if one.flag == "--served-model-name" and one.text and one.text.strip()), "")
+    if model.startswith(("/", ".")) and _REPOSITORY.fullmatch(served):
+        # weights in a folder of the pod, served under the repository's name
+        model = served
+    side = Side(engine, model, [one for one in given if one.flag != "--model"], stray=[word for word in plain if word is not first])
     if not engine.role:
         mode = next((one.text for one in given if one.flag == "--disaggregation-mode" and one.text), "")
-        transfer = next((value for one in given if one.flag == _TRANSFER and isinstance(value := value_of(one), dict)), {})
+        transfer = next((value for one in given if one.flag == TRANSFER and isinstance(value := value_of(one), dict)), {})
         producer = transfer.get("kv_role") == "kv_producer" or any(one.flag == "--is-prefill-worker" for one in given)
         consumer = transfer.get("kv_role") == "kv_consumer" or any(one.flag == "--is-decode-worker" for one in given)
         engine.role = mode if mode in {"prefill", "decode"} else "prefill" if producer else "decode" if consumer else ""  # type: ignore[assignment]
@@ -61,6 +72,9 @@ def take_apart(engine: Engine) -> Side:
 def read_side(side: Side, found: Found) -> None:
     """Sort flags and variables of an engine into fields, arguments, and notes."""
     engine = side.engine
+    for word in side.stray:
+        why = f"depends on {', '.join(word.lacks)}, whose value the file does not settle" if word.lacks else "belongs to no flag"
+        found.note(Kind.UNSAID, f"{engine.file}:{word.line}", "a word of the command line", why)
     for one in side.given:
         _read_flag(side, one, found)
     for name, variable in engine.variables.items():
@@ -74,12 +88,12 @@ def _read_flag(side: Side, one: Given, found: Found) -> None:
         setattr(engine, _SECRETS[one.flag], getattr(engine, _SECRETS[one.flag]) or where)
     elif is_secret(one.shown) or (one.text and carries_secret("", one.text)):
         found.note(Kind.UNSAID, where, one.flag, "holds a secret, which no stack file may")
-    elif one.flag == _TRANSFER:
+    elif one.flag == TRANSFER:
         _read_connector(side, one, found)
     elif one.lacks and (not ours or one.flag in _FIELDS):
-        found.note(Kind.UNSAID, where, one.flag, f"depends on {', '.join(dict.fromkeys(one.lacks))}, which the file does not set")
+        found.note(Kind.UNSAID, where, one.flag, f"depends on {', '.join(dict.fromkeys(one.lacks))}, whose value the file does not settle")
     elif one.flag in _FIELDS:
-        _read_field(side, one)
+        _read_field(side, one, found)
     elif one.flag.startswith("--dyn-") or (one.flag in DYNAMO_FLAGS and engine.dynamo):
         why = "it is Dynamo's own flag; roles, router and parsers follow from the stack file and the catalogue"
         found.note(Kind.REPLACED, where, one.flag, why)
@@ -91,8 +105,12 @@ def _read_flag(side: Side, one: Given, found: Found) -> None:
         found.note(Kind.REPLACED, where, one.flag, _instead(ours[0]))
 
 
-def _read_field(side: Side, one: Given) -> None:
+def _read_field(side: Side, one: Given, found: Found) -> None:
     """A flag that a field stands for: the role's, if it has one."""
+    if one.flag == "--served-model-name" and one.text and len(names := one.text.split()) > 1:
+        why = "a model is served under one name here: the first is taken"
+        found.note(Kind.UNSAID, f"{side.engine.file}:{one.line}", one.flag, why)
+        one = one._replace(text=names[0])
     if (of_role := _ROLE_FIELDS.get(one.flag)) is not None:
         side.role[of_role.place] = value_of(one)
         return
@@ -113,7 +131,7 @@ def _read_connector(side: Side, one: Given, found: Found) -> None:
     where = f"{side.engine.file}:{one.line}"
     value = value_of(one)
     if one.keys or not isinstance(value, dict):
-        found.note(Kind.REPLACED, where, one.shown, _instead(_TRANSFER))
+        found.note(Kind.REPLACED, where, one.shown, _instead(TRANSFER))
         return
     connector = str(value.get("kv_connector", ""))
     if connector != NIXL and connector.isidentifier():

@@ -33,7 +33,7 @@ def read_container(engine: Engine, container: Part, *, extra: Iterable[tuple[str
     image = container.text("image")
     container.text("name")
     known = {name: v.text for name, v in engine.variables.items() if not v.source and not v.lacks}
-    known |= {"LWS_GROUP_SIZE": str(engine.nodes), "LWS_WORKER_INDEX": "0", "POD_INDEX": "0"}
+    known |= {"LWS_WORKER_INDEX": "0", "POD_INDEX": "0", **({"LWS_GROUP_SIZE": str(engine.nodes)} if engine.sized else {})}
     command = [word for key in ("command", "args") for word in _words(container, key)]
     shell = command and command[0].text.rsplit("/", 1)[-1] in SHELLS
     found, scripted = None, set[str]()
@@ -44,6 +44,8 @@ def read_container(engine: Engine, container: Part, *, extra: Iterable[tuple[str
             line = script.line + ("\n" in script.text)
             all_found = [c for s in statements(script.text, line, known) for c in engine_commands(s)]
             found = next(iter(all_found), None)
+            if found is not None:
+                found = found._replace(words=_with_rest(found.words, scripts[2:]))
             scripted |= {name for name in _REFERENCE.findall(script.text) if not name.startswith(_READ_BY_ENGINES)}
     else:
         expanded = [expand(word.text, known, word.line) for word in command]
@@ -67,6 +69,11 @@ def read_container(engine: Engine, container: Part, *, extra: Iterable[tuple[str
         del engine.variables[name]
     _devices(engine, container)
     return True
+
+
+def _with_rest(words: list[Word], rest: list[Word]) -> list[Word]:
+    """The words with those in place of `$@` that stand behind a script; the first behind it is the script's name."""
+    return [inner for word in words for inner in (rest if word.text in {"$@", "$*"} else [word])]
 
 
 def _words(container: Part, key: str) -> list[Word]:

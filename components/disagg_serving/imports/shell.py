@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_OPENING, _CLOSING = {"if", "for", "while", "until", "case"}, {"fi", "done", "esac"}
+_INSTEAD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?\+([^{}]*)\}")
 _BRACED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^{}]*))?\}")
 _KUBELET = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _SUM = re.compile(r"[\d\s()+*/%-]{1,80}")
@@ -55,10 +57,16 @@ class Command(NamedTuple):
 
 
 def statements(script: str, line: int, given: Mapping[str, str]) -> Iterator[Statement]:
-    """The commands of a script, in its order; `given` are the variables of its container, to which its own assignments are added."""
+    """The commands of a script, in its order; `given` are the variables of its container, to which its own assignments are added.
+
+    What is assigned under a condition has no settled value afterwards.
+    """
     known = dict(given)
     kept: dict[str, Word] = {}
+    depth = 0
     for words in _Reader(script, line, known).commands():
+        opened = sum(word.text in _OPENING for word in words[:1]) - sum(word.text in _CLOSING for word in words[:1])
+        depth = max(depth + opened, 0)
         rest, exported = list(words), False
         while rest and (rest[0].text in _KEYWORDS or rest[0].text in {"export", "set"}):
             exported |= rest.pop(0).text == "export"
@@ -66,7 +74,10 @@ def statements(script: str, line: int, given: Mapping[str, str]) -> Iterator[Sta
         while rest and (found := _ASSIGNMENT.fullmatch(rest[0].text)):
             own[found[1]] = rest.pop(0)._replace(text=found[2])
         # an assignment without a command stays for those that follow
-        known.update({name: word.text for name, word in own.items() if not rest and not word.lacks})
+        settled = {name: word.text for name, word in own.items() if not rest and not word.lacks and depth == 0}
+        for name in own if not rest else ():
+            known.pop(name, None)
+        known.update(settled)
         if not rest and exported:
             kept |= own
         yield Statement(rest, kept | own)
@@ -179,10 +190,22 @@ class _Reader:
         elif sign == '"':
             self._double_quoted()
         elif sign == "$":
-            end, put = _variable(self.script, self.i, self.known, self.lacks)
-            self._put(put, end - self.i)
+            self._expanded()
         else:
             self._put(sign, 1)
+
+    def _expanded(self) -> None:
+        """A variable outside of quotes: blanks in it part words, and an empty one is none."""
+        lacking = len(self.lacks)
+        end, put = _variable(self.script, self.i, self.known, self.lacks)
+        assigns = self.text is not None and _ASSIGNMENT.fullmatch(self.text) is not None
+        parts = [put] if assigns or len(self.lacks) > lacking else put.split()
+        for part in parts[:-1]:
+            self.text = (self.text or "") + part
+            self._end()
+        if parts:
+            self.text = (self.text or "") + parts[-1]
+        self.i = end
 
     def _double_quoted(self) -> None:
         self._put("", 1)
@@ -219,6 +242,8 @@ class _Reader:
 def _variable(script: str, i: int, known: Mapping[str, str], lacks: list[str]) -> tuple[int, str]:
     """What stands for a `$...`, and where it ends; what nobody sets stays as it is written and is named in `lacks`."""
     value: str | None
+    if found := _INSTEAD.match(script, i):
+        return found.end(), found[2] if known.get(found[1]) else ""
     if found := _BRACED.match(script, i):
         value = known.get(found[1], found[2])
     elif script.startswith("$((", i) and (close := script.find("))", i)) > 0:
