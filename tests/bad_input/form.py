@@ -89,7 +89,16 @@ FORM_CASES = [
         "2am",
         "HH:MM",
     ),
-    Case("variable's name with a dash", one(extraEnv={"MY-VAR": "1"}), "models[0].extraEnv.MY-VAR", allowed="the name of an environment variable"),
+    Case("variable's name with a dash", one(extraEnv={"MY-VAR": "1"}), "models[0].extraEnv.MY-VAR", "MY-VAR", "the name of an environment variable"),
+    Case(
+        "variable's name with brackets",
+        one(extraEnv={"A[0]": "b"}),
+        "models[0].extraEnv.A[0]",
+        "A[0]",
+        "the name of an environment variable",
+        says="A[0] has a form that is not possible",
+    ),
+    Case("empty reason", environment(aggregated(), accept={"group-capacity": ""}), "accept.group-capacity", allowed="at least 10 character(s)"),
 ]
 
 CATALOG_CASES = [

@@ -142,6 +142,14 @@ PLANNING_CASES = [
         "remove it",
     ),
     Case(
+        "flag of one role that decides the form of KV",
+        one(decode=role(extraArgs=["--disable-hybrid-kv-cache-manager"])),
+        f"{DECODE}.extraArgs[0]",
+        "--disable-hybrid-kv-cache-manager",
+        "the same on both roles",
+        "remove it",
+    ),
+    Case(
         "KV dtype that an FP8 checkpoint refuses",
         environment(
             aggregated(

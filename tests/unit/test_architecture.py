@@ -186,7 +186,7 @@ RULE_IDS_ELSEWHERE = {
     "components/disagg_serving/forecast/fit/constants.py": "a version that no forecast can read is refused as the rule would",
     "components/disagg_serving/manifests/engine.py": "the name of a volume",
     "components/disagg_serving/manifests/serving.py": "the name of a volume",
-    "components/disagg_serving/verify/engines.py": "a point of `disagg verify`",
+    "components/disagg_serving/verify/engine_answers.py": "a point of `disagg verify`",
     "components/disagg_serving/verify/points.py": "the points of `disagg verify`",
     "components/disagg_serving/verify/versions.py": "points of `disagg verify`",
     "engine/grids.py": "inputs for the real parser, listed by the rule that they try",

@@ -9,7 +9,7 @@ import pytest
 from changes import compared, difference_of
 from disagg_serving import labels
 from disagg_serving.comparison.base_plan import read_plan
-from disagg_serving.comparison.effects.engines import LWS
+from disagg_serving.comparison.effects.serving import LWS
 from disagg_serving.comparison.replacements import covers
 from disagg_serving.comparison.values import differences
 from disagg_serving.document.difference import NEW_ID, Change, Op

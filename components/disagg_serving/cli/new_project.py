@@ -168,8 +168,8 @@ def write_new(files: Mapping[Path, str]) -> None:
     """Write new files; none is written when one exists."""
     there = [shown(file) for file in files if file.exists()]
     if there:
-        said = "exists and is left as it is" if len(there) == 1 else "exist and are left as they are"
-        raise ToolError(f"{', '.join(there)} {said}; start in an empty folder, or in a project")
+        state = "exists and is left as it is" if len(there) == 1 else "exist and are left as they are"
+        raise ToolError(f"{', '.join(there)} {state}; start in an empty folder, or in a project")
     for file, text in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as new:

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from ..planning.shapes import Layout
+from ..records import data_of
 from ..report.points import render_points
 from ..rules.evaluation import evaluate_file
 from ..verify import canary as requests
 from ..verify import sort_points
 from ..verify import verify as compare
 from ..verify.connection import Connection
-from ..verify.points import Status
+from ..verify.points import MEANING, Status
 from ..verify.reader import read_snapshot
 from .common import DataFormat, emit, find_environment, on_terminal, terminal_width
 
@@ -44,7 +45,7 @@ def verify(  # noqa: PLR0913, PLR0917 (options)
         snapshot, outcomes = requests.send(connection, layout, snapshot, timeout)
     points = sort_points([*compare(layout, snapshot), *requests.check(outcomes, timeout)])
     if output_format is DataFormat.JSON:
-        data = {"version": 1, "server": snapshot.server, "points": [p.as_dict() for p in points]}
+        data = {"version": 1, "server": snapshot.server, "points": [{**data_of(p), "meaning": MEANING[p.id]} for p in points]}
         emit(json.dumps(data, indent=2, ensure_ascii=False), None)
     else:
         emit(render_points(points, snapshot.server, color=on_terminal(), width=terminal_width()), None)

@@ -32,11 +32,11 @@ def find_renames(before: Resources, after: Resources) -> list[Rename]:
     gone = {urn: r for urn, r in before.items() if urn not in after}
     new = {urn: r for urn, r in after.items() if urn not in before}
     pairs: dict[str, Rename] = {}
-    taken: set[str] = set()
+    matched: set[str] = set()
     for former, urn, by_alias in _candidates(gone, new, after):
-        if urn not in pairs and former not in taken:
+        if urn not in pairs and former not in matched:
             pairs[urn] = Rename(former, urn, by_alias)
-            taken.add(former)
+            matched.add(former)
     # a component is renamed if something real in it is; else its new contents are other things, as with a model of another name
     inside = {up for urn in pairs if after[urn].real for up in _above(urn, after)}
     return [p for urn, p in pairs.items() if after[urn].real or p.by_alias or urn in inside]

@@ -154,8 +154,8 @@ def _install(folder: Path, python: Path, tree: Path, wanted: Mapping[str, str], 
         )
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
-            said = [line.strip() for line in done.stderr.splitlines() if line.strip() and not line.startswith(HINT)]
-            reason = said[-1].removeprefix("cause: ") if said else "no reason given"
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip() and not line.startswith(HINT)]
+            reason = lines[-1].removeprefix("cause: ") if lines else "no reason given"
             fix = "run it once where the package index is reached, or compare with a revision of the same requirements"
             raise RequirementsError(f"the requirements of {revision.commit[:10]} differ from those here and cannot be installed: {reason}; {fix}")
     (folder / COMPLETE).touch()

@@ -40,9 +40,9 @@ def pairs_of(model: ModelSpec) -> list[tuple[ModelSpec, bool]]:
 
 def with_candidate(model: ModelSpec, candidate: CandidateSpec) -> ModelSpec:
     """The model as it is with what the candidate says. What was measured on the model's roles is not known of the candidate's."""
-    said = {name: getattr(candidate, name) for name in sorted(candidate.model_fields_set - _SWITCHES)}
+    given = {name: getattr(candidate, name) for name in sorted(candidate.model_fields_set - _SWITCHES)}
     # null takes away what may be absent; of what has a value in any case it says nothing
-    changed: dict[str, Any] = {n: v for n, v in said.items() if v is not None or ModelSpec.model_fields[n].default is None}
+    changed: dict[str, Any] = {n: v for n, v in given.items() if v is not None or ModelSpec.model_fields[n].default is None}
     gone: dict[str, Any] = {"image_digest": None} if "engine" in changed else {}
     if "model" in changed:
         gone["repository"] = None
@@ -87,7 +87,7 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
     served, model = groups[0].served, groups[0].served.spec
     flags = [*served.facts.serve_flags, *model.extra_args]
     of_fields = {f.place: f.value_in(model) for f in OF_MODEL if f.flag.alike}
-    of_roles = sorted({e.value for g in groups for said in shared_settings(model, g.role).values() for e in said if e.place.startswith(g.role)})
+    of_roles = sorted({e.value for g in groups for held in shared_settings(model, g.role).values() for e in held if e.place.startswith(g.role)})
     return {
         **{place: value for place, value in of_fields.items() if value is not None and not isinstance(value, Spec)},
         # the image itself, from wherever it is read

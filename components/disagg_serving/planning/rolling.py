@@ -42,12 +42,12 @@ def _sentence(layout: Layout, pool: Pool, groups: Sequence[Group], fewest: Seque
 
 def _lost(group: Group, few: Group, nodes: Sequence[Node], least: Sequence[Node]) -> str:
     """How many engines of a role the loss of one node takes at most, with its most engines and, where they differ, with its least."""
-    taken = [(_most_on_a_node(group, nodes), group.replicas)]
-    taken += [(_most_on_a_node(few, least), few.replicas)] if few.replicas != group.replicas else []
-    told = " or ".join(f"{most} of {engines}" for most, engines in taken)
-    whole = any(most == engines for most, engines in taken) and group.served.live
+    on_a_node = [(_most_on_a_node(group, nodes), group.replicas)]
+    on_a_node += [(_most_on_a_node(few, least), few.replicas)] if few.replicas != group.replicas else []
+    shares = " or ".join(f"{most} of {engines}" for most, engines in on_a_node)
+    whole = any(most == engines for most, engines in on_a_node) and group.served.live
     outage = f", an outage of up to {startup_budget_seconds(group.served) // 60} minutes" if whole else ""
-    return f"{told} engines of {group.name}{outage}"
+    return f"{shares} engines of {group.name}{outage}"
 
 
 def _most_on_a_node(group: Group, nodes: Sequence[Node]) -> int:

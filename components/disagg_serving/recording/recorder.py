@@ -22,7 +22,6 @@ from typing import Any
 import pulumi
 from google.protobuf import struct_pb2
 from pulumi import runtime
-from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
 from ..document.plan import Callback
 from ..document.resource import COMPUTED, SECRET, STACK_TYPE, Resource
@@ -195,16 +194,16 @@ class _Callbacks(_Offline):
         """How many functions of each kind a program gave."""
         return {kind: len(functions) for kind, functions in sorted(self._kept.items())}
 
-    def _keep(self, kind: Callback, function: object) -> callback_pb2.Callback:
+    def _keep(self, kind: Callback, function: object) -> sdk.callback_pb2.Callback:
         if not str(getattr(function, "__module__", "")).startswith(f"{LIBRARY}."):
             self._kept.setdefault(kind, set()).add(function)
-        return callback_pb2.Callback(token=getattr(function, "__qualname__", kind), target="offline")
+        return sdk.callback_pb2.Callback(token=getattr(function, "__qualname__", kind), target="offline")
 
-    def register_transform(self, transform: object) -> callback_pb2.Callback:
+    def register_transform(self, transform: object) -> sdk.callback_pb2.Callback:
         """A callback that nobody calls."""
         return self._keep("transforms", transform)
 
-    def register_state_migration(self, migration: object) -> callback_pb2.Callback:
+    def register_state_migration(self, migration: object) -> sdk.callback_pb2.Callback:
         """A callback that nobody calls: there is no state."""
         return self._keep("stateMigrations", migration)
 
@@ -243,7 +242,7 @@ class _Monitor(_Offline, sdk.MockMonitor):
     def GetDeploymentInfo(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
         """What an engine of today can do, so that no program is told to update it."""
         info = super().GetDeploymentInfo(request)  # type: ignore[no-untyped-call]
-        info.supportedFeatures.append(resource_pb2.RESOURCE_MONITOR_FEATURE_STATE_MIGRATIONS)
+        info.supportedFeatures.append(sdk.resource_pb2.RESOURCE_MONITOR_FEATURE_STATE_MIGRATIONS)
         return info
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -261,7 +260,7 @@ class _Monitor(_Offline, sdk.MockMonitor):
             raise RuntimeError(f"two resources have the URN {urn}; give one of them another name")
         self._recorded[urn] = _resource(urn, request)
         self.resources[urn] = sdk.MockMonitor.ResourceRegistration(urn, "", {})
-        return resource_pb2.RegisterResourceResponse(urn=urn, id="", object=None if request.remote else request.object)
+        return sdk.resource_pb2.RegisterResourceResponse(urn=urn, id="", object=None if request.remote else request.object)
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         """Record a read, for example of another stack; what it finds is unknown."""
@@ -270,23 +269,23 @@ class _Monitor(_Offline, sdk.MockMonitor):
         self._recorded[urn] = Resource(
             urn, request.type, request.name, request.parent or None, None, False, True, inputs, tuple(sorted(request.dependencies)), {"read": True}
         )  # fmt: skip
-        return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
+        return sdk.resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
         """A look-up has no answer offline."""
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)  # type: ignore[no-untyped-call]
-        return resource_pb2.ResourceInvokeResponse(unknown=True)
+        return sdk.resource_pb2.ResourceInvokeResponse(unknown=True)
 
     def Call(self, request: Any) -> Any:  # noqa: ARG002, N802
         """A method of a resource that does not exist yet: its result is unknown."""
-        response = provider_pb2.CallResponse()
+        response = sdk.provider_pb2.CallResponse()
         getattr(response, "return").update({"result": sdk.UNKNOWN})
         return response
 
     def ExistsResource(self, request: Any) -> Any:  # noqa: ARG002, N802
         """Whether something exists is unknown."""
-        return resource_pb2.ExistsResourceResponse(unknown=True)
+        return sdk.resource_pb2.ExistsResourceResponse(unknown=True)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         """Keep the stack's outputs."""

@@ -22,8 +22,8 @@ def difference_parts(plan: PlanDocument, difference: Difference) -> list[Any]:
     """What stands above the rest of a plan."""
     counts = ", ".join(f"{n} to {op}" for op, n in plan.operations().items()) or "no resource changes"
     since = f"{difference.base} ({difference.commit[:10]})" if difference.commit else difference.base
-    said = f"{counts}, {difference.unchanged} unchanged" if difference.compared else "resources and figures are not compared"
-    parts: list[Any] = [Text.assemble((f"Changes since {visible(since)}", "bold"), f"  {said}")]
+    summary = f"{counts}, {difference.unchanged} unchanged" if difference.compared else "resources and figures are not compared"
+    parts: list[Any] = [Text.assemble((f"Changes since {visible(since)}", "bold"), f"  {summary}")]
     parts += [Padding(Text(visible(note), style="dim"), (0, 0, 0, 2)) for note in difference.notes]
     for change in plan.changes:
         parts += _change(change)
@@ -74,7 +74,7 @@ def _number(value: float | str | None) -> str:
 
 def _findings(word: str, findings: Sequence[Finding]) -> list[Any]:
     def line(f: Finding) -> Text:
-        said = visible(f"{f.path}: {f.message}" if f.path else f.message)
-        return Text.assemble((f"{word:<5}", "bold"), (f"{f.level:<8}", STYLES[f.level]), (visible(f"[{f.id}] "), "dim"), said)
+        sentence = visible(f"{f.path}: {f.message}" if f.path else f.message)
+        return Text.assemble((f"{word:<5}", "bold"), (f"{f.level:<8}", STYLES[f.level]), (visible(f"[{f.id}] "), "dim"), sentence)
 
     return [line(f) for f in findings]

@@ -92,8 +92,8 @@ class Environment(pulumi.ComponentResource):
     ) -> None:
         spec = layout.spec
         # what the spec says stands in the state and in every preview's diff, and the policy pack reads it there; it holds no Output
-        said = {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True), "stack": stack.as_dict()}
-        super().__init__(TYPE, name, said, opts)
+        inputs = {"spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True), "stack": stack.as_dict()}
+        super().__init__(TYPE, name, inputs, opts)
         below = pulumi.ResourceOptions(parent=self)
         network = self._network(name, layout, with_outputs)
         self.cluster = Cluster(

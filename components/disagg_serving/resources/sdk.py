@@ -21,7 +21,7 @@ from pulumi.provider.server import ComponentInitError
 from pulumi.runtime import resource
 from pulumi.runtime.config import CONFIG
 from pulumi.runtime.mocks import MockMonitor, MockSettings
-from pulumi.runtime.proto import source_pb2
+from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2, source_pb2
 from pulumi.runtime.rpc import UNKNOWN
 from pulumi.runtime.rpc import _special_resource_sig as RESOURCE_SIGNATURE  # noqa: N812 (a constant)
 from pulumi.runtime.rpc import _special_secret_sig as SECRET_SIGNATURE  # noqa: N812
@@ -39,10 +39,13 @@ __all__ = [
     "MockMonitor",
     "analysed_by",
     "begin",
+    "callback_pb2",
     "camel_case",
     "configured_keys",
     "is_mocked",
     "look_ups_through",
+    "provider_pb2",
+    "resource_pb2",
     "unfinished",
     "without_stack_traces",
 ]

@@ -50,7 +50,7 @@ class _Outcome(NamedTuple):
     `laid_out` are the models of which all pairs have a layout.
     """
 
-    said: Counter[Complaint]
+    complaints: Counter[Complaint]
     errors: Counter[Complaint]
     of_layouts: Counter[Complaint]
     laid_out: frozenset[int]
@@ -91,7 +91,7 @@ class Trials:
         if index is None or len({v.index for v in self._subject.served}) == 1:
             return self._whole.judge(here, correction)
         alone, first = self._only(index), (here[0], _at_first(here[1]), here[2])
-        if not alone.before.said[first]:  # a fault between models
+        if not alone.before.complaints[first]:  # a fault between models
             return self._whole.judge(here, correction)
         judged = alone.judge(first, {str(_at_first(Place.parse(path))): value for path, value in correction.items()})
         if judged[0] is _Verdict.WRONG or len(self._subject.served) > NEIGHBOURS:
@@ -128,8 +128,8 @@ class _Trial:
         if after is None:
             return _Verdict.WRONG, 0
         of_entries = here[1].steps[-1:] == (_EACH,) and any(Place.parse(path).is_entry for path in correction)
-        left = before.said[here] - 1 if of_entries else 0
-        if after.said[here] > left or not after.errors <= before.errors:
+        left = before.complaints[here] - 1 if of_entries else 0
+        if after.complaints[here] > left or not after.errors <= before.errors:
             return _Verdict.WRONG, 0
         new = (after.of_layouts - before.of_layouts).total()
         if new:
@@ -148,7 +148,7 @@ class _Trial:
 
 
 def _outcome(subject: Subject) -> _Outcome:
-    said: Counter[Complaint] = Counter()
+    complaints: Counter[Complaint] = Counter()
     errors: Counter[Complaint] = Counter()
     of_layouts: Counter[Complaint] = Counter()
 
@@ -158,7 +158,7 @@ def _outcome(subject: Subject) -> _Outcome:
         for r in of_stage(stage):
             for fault in r.check(about.seen_in(stage)):
                 here = _complaint(r, fault)
-                said[here] += 1
+                complaints[here] += 1
                 if (fault.level or r.level) is Level.ERROR and (r.firm or r.id not in about.spec.accept):
                     errors[here] += 1
                     raw.append((r.id, fault.path))
@@ -173,7 +173,7 @@ def _outcome(subject: Subject) -> _Outcome:
         errors["catalog", TOP, False] += 1
     pairs = {(v.index, v.candidate) for v in laid_out}
     without = {v.index for v in subject.served if (v.index, v.candidate) not in pairs}
-    return _Outcome(said, errors, of_layouts, frozenset(v.index for v in laid_out) - without)
+    return _Outcome(complaints, errors, of_layouts, frozenset(v.index for v in laid_out) - without)
 
 
 def _changed(subject: Subject, correction: Correction) -> Subject | None:
@@ -213,11 +213,11 @@ def _as_written(spec: EnvironmentSpec, correction: Correction) -> Correction:
     written: dict[str, Any] = {}
     for place, value in places.items():
         role = role_of(place)
-        taken = _taken_over(spec, role) if role and role != place else None
-        if role is None or taken is None:
+        copied = _taken_over(spec, role) if role and role != place else None
+        if role is None or copied is None:
             written[str(belonging(place))] = value
         else:
-            correct(written.setdefault(str(role), taken), place.below(role), value)
+            correct(written.setdefault(str(role), copied), place.below(role), value)
     return written
 
 
@@ -228,8 +228,8 @@ def _taken_over(spec: EnvironmentSpec, role: Place) -> dict[str, Any] | None:
             model = spec.models[index]
             if model.candidate is None or getattr(model.candidate, name) is not None:
                 return None
-            taken: RoleSpec = getattr(with_candidate(model, model.candidate), name)
-            return taken.model_dump(by_alias=True, exclude_unset=True, exclude={"calibration", "measured_rates"})
+            copied: RoleSpec = getattr(with_candidate(model, model.candidate), name)
+            return copied.model_dump(by_alias=True, exclude_unset=True, exclude={"calibration", "measured_rates"})
     return None
 
 

@@ -93,6 +93,9 @@ Positive = Annotated[float, Before(number), Field(gt=0, le=LARGEST, allow_inf_na
 Text = Annotated[str, Before(_text), Field(min_length=1, max_length=4096)]
 """A text that is not empty."""
 
+Reason = Annotated[str, Before(_text), Field(min_length=10, max_length=4096)]
+"""A text that says why."""
+
 FORMS: dict[str, str] = {}
 """What a regular expression asks for, in words: what a person reads instead of the expression."""
 

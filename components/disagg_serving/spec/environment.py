@@ -1,12 +1,10 @@
 """The whole environment of one stack."""
 
-from typing import Annotated
-
 from pydantic import Field
 
 from ..pins import KUBERNETES
 from .autoscaling import AutoscalingSpec
-from .base import Name, Spec, Text
+from .base import Name, Reason, Spec, Text
 from .cluster import ClusterSpec, ExistingClusterSpec
 from .gateway import RouterSpec
 from .lws import LwsSpec
@@ -54,7 +52,7 @@ class EnvironmentSpec(Spec):
         description="Registries to read instead, prefix to prefix, for images and charts: docker.io/envoyproxy: mirror.example.com/envoyproxy. The "
         "longest prefix wins; `disagg render --images` lists what is needed. Default: none.",
     )
-    accept: dict[Text, Annotated[Text, Field(min_length=10)]] = Field(
+    accept: dict[Text, Reason] = Field(
         {},
         description="Rules whose errors are only warnings here, each with the reason, which the plan shows: group-capacity: the second reservation "
         "begins on Monday. Rules that guard secrets or the form cannot be accepted (docs/rules.md). Default: none.",

@@ -287,7 +287,7 @@ def _finding(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
 def _explain(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Finding:
     kind, loc, context = error["type"], tuple(error["loc"]), error.get("ctx", {})
     path = str(_value_place(loc))
-    value = _value_place(place).read(data)
+    value = loc[loc.index("[key]") - 1] if "[key]" in loc else _value_place(place).read(data)
     if kind in {"too_short", "too_long"} and isinstance(value, str):
         kind = f"string_{kind}"
     if kind == "extra_forbidden":

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..planning.shapes import Layout
-from . import engines, nodes, objects, pods, router, scaling, versions
+from . import engine_answers, nodes, objects, pods, router, scaling, versions
 from . import leader_worker_sets as sets
 from .points import Point, Status, sort_points
 from .snapshot import Snapshot
@@ -14,7 +14,7 @@ from .view import View
 
 __all__ = ["Point", "Snapshot", "Status", "sort_points", "verify"]
 
-CHECKS = (versions.check, objects.check, sets.check, scaling.check, pods.check, nodes.check, router.check, engines.check)
+CHECKS = (versions.check, objects.check, sets.check, scaling.check, pods.check, nodes.check, router.check, engine_answers.check)
 
 
 def verify(layout: Layout, snapshot: Snapshot) -> list[Point]:

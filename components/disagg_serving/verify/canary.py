@@ -12,7 +12,7 @@ from ..manifests.names import router_labels
 from ..manifests.network_policy import PROXY_PORT
 from ..planning.shapes import API_PORT, Layout, Served
 from .connection import Connection, Reply, Request
-from .engines import metrics_of
+from .engine_answers import metrics_of
 from .metrics import NOTHING, Metrics
 from .points import Point, failed, ok, unknown
 from .reader import read_snapshot

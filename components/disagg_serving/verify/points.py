@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..records import Record
+
 
 class Status(StrEnum):
     """What came of a point: `unknown` could not be seen, and is never taken for `ok`."""
@@ -59,7 +61,7 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Record):
     """One comparison. `subject` is what it is about, `fix` what to do where it failed or could not be seen."""
 
     id: str
@@ -68,11 +70,6 @@ class Point:
     expected: str
     found: str
     fix: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain data with the keys of the command line's json output."""
-        fields = {"id": self.id, "status": str(self.status), "subject": self.subject, "expected": self.expected, "found": self.found, "fix": self.fix}
-        return {**fields, "meaning": MEANING[self.id]}
 
 
 def ok(name: str, subject: str, expected: object, found: object = "") -> Point:

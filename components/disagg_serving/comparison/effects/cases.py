@@ -89,5 +89,5 @@ def name_of(resource: Resource | None) -> str:
 def drift(case: Case, pools: Iterable[Resource]) -> Iterator[Effect]:
     """What becomes of the nodes of some NodePools that are no longer as they should be."""
     for name in sorted(name_of(p) for p in pools):
-        told = case.rolling.get(name, f"nodes of {name} drift and are replaced")
-        yield Effect(f"{told}; GPU nodes may not be had again", Level.WARNING)
+        becomes = case.rolling.get(name, f"nodes of {name} drift and are replaced")
+        yield Effect(f"{becomes}; GPU nodes may not be had again", Level.WARNING)

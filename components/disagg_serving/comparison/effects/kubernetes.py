@@ -10,7 +10,7 @@ from ...document.difference import NEW_ID, Op
 from ...document.resource import Resource
 from ...errors import Level
 from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, drift, input_at, name_of
-from .engines import LWS, SCALED_OBJECT, engines, scaling, tried_only
+from .serving import LWS, SCALED_OBJECT, engines, scaling, tried_only
 
 CHART = "kubernetes:helm.sh/v4:Chart"
 ROUTER_CHART = "router"

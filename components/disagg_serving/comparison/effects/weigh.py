@@ -13,8 +13,8 @@ from ...errors import Level
 from ..replacements import is_refused
 from .aws import AWS_EFFECTS
 from .cases import NODE_POOL, SERVICE, Case, Effect, Judge, get, join
-from .engines import LWS, PAIRED, kv_contract, pod_templates, role_of, selected_apart
 from .kubernetes import CHART, KUBERNETES_EFFECTS
+from .serving import LWS, PAIRED, kv_contract, pod_templates, role_of, selected_apart
 
 KUBERNETES = "pulumi:providers:kubernetes"
 CLUSTERS = ("eks:index:Cluster", "aws:eks/cluster:Cluster")

@@ -88,10 +88,10 @@ def _room(group: Group, plan: Capacity) -> list[Query]:
 def _blocks(group: Group, plan: Capacity) -> str:
     size = block_size_of(group.served)
     finder = "a rank" if plan.ranks > 1 else "an engine"
-    told = f"num_gpu_blocks x block_size is what {finder} found at its start; `calibration` takes it and makes the plan exact."
+    note = f"num_gpu_blocks x block_size is what {finder} found at its start; `calibration` takes it and makes the plan exact."
     tokens = f"The plan says {plan.kv_tokens.mid:,.0f} tokens ({plan.kv_tokens.low:,.0f} to {plan.kv_tokens.high:,.0f})"
     blocks = f", {plan.kv_tokens.mid / size:,.0f} blocks of {size}" if size else ""
-    return f"{tokens}{blocks}{', for each data-parallel rank' if plan.ranks > 1 else ''}. {told}"
+    return f"{tokens}{blocks}{', for each data-parallel rank' if plan.ranks > 1 else ''}. {note}"
 
 
 def _traffic(served: Served, layout: Layout, window: str) -> list[Panel | Note]:

@@ -98,20 +98,20 @@ def traffic_bounds(s: Subject) -> Iterator[Fault]:
             continue
         groups = at_most(s.layout).groups_of(served)
         measured = len(groups) > 1 and all(g.spec.measured_rates for g in groups)  # of their load rule load speaks
-        takes = [_Taken(g, [] if measured else needs_of(g, wanted), in_flight(g, wanted)) for g in groups]
-        enough = {f"{served.path}.{_number(served, t.group.role)}": math.ceil(t.group.replicas * t.factor) for t in takes if t.factor > 1}
-        for taken in takes:
-            yield from _rates_beyond(taken.group, wanted)
-            for message, factor in taken.too_much():
+        demands = [_Demand(g, [] if measured else needs_of(g, wanted), in_flight(g, wanted)) for g in groups]
+        enough = {f"{served.path}.{_number(served, t.group.role)}": math.ceil(t.group.replicas * t.factor) for t in demands if t.factor > 1}
+        for demand in demands:
+            yield from _rates_beyond(demand.group, wanted)
+            for message, factor in demand.too_much():
                 allowed = f"at most {figure(wanted.requests_per_second / factor)} requests/s here"
                 otherwise = "run more engines, with nodes for them"
                 yield Fault(f"{served.path}.workload", message, wanted.requests_per_second, allowed, ways=[[enough]], otherwise=otherwise)
-            if taken.group.role == "server" and taken.factor <= 1 and taken.needs:
-                message = f"is set against bounds alone, since prompts and answers share the GPUs of server: {taken}"
+            if demand.group.role == "server" and demand.factor <= 1 and demand.needs:
+                message = f"is set against bounds alone, since prompts and answers share the GPUs of server: {demand}"
                 yield Fault(f"{served.path}.workload", message, None, "", "measure it: `disagg bench`", Level.INFO)
 
 
-class _Taken(NamedTuple):
+class _Demand(NamedTuple):
     """What traffic takes of a role at the least."""
 
     group: Group

@@ -123,11 +123,11 @@ def engine_stale_peer(s: Subject) -> Iterator[Fault]:
 
 @rule("image-unverified", Level.INFO, Stage.FORM, "our choice: docs/security.md")
 def image_unverified(s: Subject) -> Iterator[Fault]:
-    """An image whose tag nobody has seen is pinned by digest before it is trusted; said once an image."""
-    said: set[str] = set()
+    """An image whose tag nobody has seen is pinned by digest before it is trusted; reported once per image."""
+    reported: set[str] = set()
     for served in s.served:
-        if not served.engine.tag_verified and not served.spec.image_digest and served.engine.image not in said:
-            said.add(served.engine.image)
+        if not served.engine.tag_verified and not served.spec.image_digest and served.engine.image not in reported:
+            reported.add(served.engine.image)
             fix = say("look the digest up in the registry and set {imageDigest}")
             yield Fault(
                 f"{served.path}.imageDigest",

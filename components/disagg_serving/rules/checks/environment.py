@@ -131,7 +131,7 @@ def network_existing(s: Subject) -> Iterator[Fault]:
     "creator-admin",
     Level.ERROR,
     Stage.FORM,
-    "https://github.com/pulumi/pulumi-eks/blob/v4.3.0/nodejs/eks/cluster/cluster.ts and https://github.com/pulumi/pulumi-eks/issues/2373",
+    "https://github.com/pulumi/pulumi-eks/blob/v4.4.0/nodejs/eks/cluster/cluster.ts and https://github.com/pulumi/pulumi-eks/issues/2373",
     presumes_made="cluster",
     parts=("cluster",),
 )

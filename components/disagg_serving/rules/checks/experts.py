@@ -111,8 +111,8 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, backend, ", ".join(_works(served)), ways=[use(place, ANYWHERE), remove(place)])
     for served in s.served:
         wide = [name for name, role in served.spec.roles.items() if group_size(role, served.instances[name]) > 1]
-        said = {extra for name in wide for variable, extra in variables_of(served.spec, name).items() if variable == IBGDA_VARIABLE}
-        for place, direct in sorted(said):
+        variables = {extra for name in wide for variable, extra in variables_of(served.spec, name).items() if variable == IBGDA_VARIABLE}
+        for place, direct in sorted(variables):
             if direct.lower() not in OFF:
                 path = f"{served.path}.{place}"
                 yield Fault(path, "needs InfiniBand, which no EFA card is", direct, "0", ways=[remove(path)])

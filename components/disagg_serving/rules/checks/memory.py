@@ -34,14 +34,14 @@ PLANNING = "docs/forecast.md: `make accuracy` holds it against public start-up l
 @rule("memory-unknown", Level.ERROR, Stage.LAYOUT, PLANNING, judges="memory")
 def memory_unknown(s: Subject) -> Iterator[Fault]:
     """The memory of every role can be calculated, so that no forecast is left out of the plan in silence."""
-    said: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for group in s.layout.groups if s.layout else ():
         for found in unknown_memory(group):
             key = ENTRIES.get(found.path, found.path)
             of_model = key in MODEL_FIELDS or found.path in ENTRIES
             path = f"{group.served.path if of_model else group.path}.{key}"
-            if (path, found.message) not in said:
-                said.add((path, found.message))
+            if (path, found.message) not in reported:
+                reported.add((path, found.message))
                 given = of_model and key in MODEL_FIELDS
                 # who wrote a catalogue entry by hand answers for its model
                 own = found.path == "architecture" and s.catalog.models.is_added(group.served.spec.model)

@@ -30,9 +30,9 @@ def namespaces(s: Subject) -> Iterator[Fault]:
         if namespace.startswith(SYSTEM[1]) or namespace in (SYSTEM[0], *others):
             fix = say("set {models[].namespace}") if model.namespace is None else "choose another"
             yield Fault(f"models[{i}].namespace", "belongs to somebody else", namespace, OWN, fix)
-    taken = {s.spec.network_policy.prometheus_namespace: ("networkPolicy.prometheusNamespace", "Prometheus, which nothing here installs")}
+    claimed = {s.spec.network_policy.prometheus_namespace: ("networkPolicy.prometheusNamespace", "Prometheus, which nothing here installs")}
     for path, (namespace, whose) in installed.items():
-        other, owner_of_it = taken.setdefault(namespace, (path, whose))
+        other, owner_of_it = claimed.setdefault(namespace, (path, whose))
         ways = [remove(path), *([remove(other)] if other in installed else [])]
         if namespace == SYSTEM[0] or namespace.startswith(SYSTEM[1]):
             yield Fault(path, f"belongs to the system, and {whose} would own it", namespace, OWN, "choose another", ways=ways[:1])

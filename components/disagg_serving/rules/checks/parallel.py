@@ -52,7 +52,7 @@ def pd_tensor_parallel(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, message, d, f"{p} or more", ways=[use(path, p), [*lower, *(c for c in together if p not in c.values())]])
             else:
                 message = f"is less than prefill's {p}: possible with {heads} KV heads, but the reverse of what llm-d and Dynamo run"
-                yield Fault(path, message, d, f"{p} or more", "give decode more GPUs an engine and prefill more engines", Level.WARNING)
+                yield Fault(path, message, d, f"{p} or more", "use larger decode engines, and more but smaller prefill engines", Level.WARNING)
 
 
 @rule(

@@ -135,10 +135,10 @@ def name_twice(s: Subject) -> Iterator[Fault]:
 def object_cluster(s: Subject) -> Iterator[Fault]:
     """Components of a program that makes a cluster name the Kubernetes provider that leads to one."""
     made = [d for d in s.objects if d.type in CLUSTERS]
-    told: set[str] = set()
+    reported: set[str] = set()
     for declared in s.objects if made else ():
-        if declared.type.startswith(KUBERNETES) and declared.is_part_of_ours and not declared.provider and declared.parent not in told:
-            told.add(declared.parent)
+        if declared.type.startswith(KUBERNETES) and declared.is_part_of_ours and not declared.provider and declared.parent not in reported:
+            reported.add(declared.parent)
             message = (
                 f"and all of {declared.owner} would go to whatever cluster the machine's kubeconfig names, while the program makes {made[0].path}"
             )
