@@ -96,6 +96,12 @@ $(VENV)/.release: $(VENV)/.dev requirements/release.txt
 	@$(INSTALL) -r requirements/release.txt
 	@touch $@
 
+.PHONY: wheel
+wheel: $(VENV)/.release  ## Build the wheel into dist/, to install the library elsewhere
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --wheel --outdir dist . >/dev/null
+	@ls dist/*.whl
+
 .PHONY: package
 package: $(VENV)/.release  ## Build the wheel and test it outside the source tree, on each Python that is here
 	@$(BIN)/python scripts/check_package.py

@@ -189,6 +189,23 @@ def imported_account() -> list[str]:
     return ["", "```text", *account(_imported(), frozenset()).splitlines(), "```", ""]
 
 
+def support() -> list[str]:
+    """Instance types with their GPUs and EFA devices, versions of Kubernetes, the engine and other parts."""
+    known = load_catalog()
+    types = [(f"`{i}`", f"{e.gpu.count} x {known.instances[i].gpu.name}", e.efa.count or "none") for i, e in known.instances.items()]
+    engines = ", ".join(f"{e.version} (`{i}`)" for i, e in known.engines.items())
+    routers = ", ".join(e.version for e in known.routers.values())
+    least, most = (".".join(map(str, v)) for v in (pins.LWS_MINIMUM_KUBERNETES, pins.NEWEST_KUBERNETES))
+    parts = [
+        ("Kubernetes on EKS", f"{least} to {most}, by default {pins.KUBERNETES.version}"),
+        ("vLLM", engines),
+        ("LeaderWorkerSet chart", pins.LWS_CHART.version),
+        ("llm-d router", routers),
+        ("Python", ">=3.11"),
+    ]
+    return [*table(("part", "versions"), parts), "", *table(("instance type", "GPUs", "EFA devices"), types)]
+
+
 BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "costs": costs,
     "forms-of-glm": forms_of_glm5,
@@ -197,6 +214,7 @@ BLOCKS: Mapping[str, Callable[[], list[str]]] = {
     "steps": steps,
     "start-times": start_times,
     "aws-resources": aws_resources,
+    "support": support,
     "versions": versions,
     "imported-stack": imported_stack,
     "imported-account": imported_account,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from .corrections import Correction, instruction, written
 from .credentials import withheld
+from .guesses import likely
 from .phrases import say
 from .records import LEFT_OUT, WRITTEN_AS, Record
 
@@ -86,6 +86,11 @@ class Finding(Record):
     def with_guess(self, value: Any) -> Finding:
         """The finding with the value that was likely meant in its place."""
         return replace(self, fix=say("did you mean {}?", written(value)), corrections=({self.path: value},))
+
+    def guessing(self, known: Sequence[str]) -> Finding:
+        """The finding with what its value may have been meant to be; as a correction only where that is one word."""
+        meant = closest(self.value, known)
+        return self.with_guess(meant) if meant else replace(self, fix=did_you_mean(self.value, known) or self.fix)
 
     def below(self, prefix: str) -> Finding:
         """The same finding with its path put under `prefix`; what would have to be corrected there is no longer a stack file."""
@@ -171,11 +176,12 @@ def _printable(value: Any) -> bool:
 
 
 def did_you_mean(word: object, known: Sequence[str]) -> str:
-    """A suggestion for a misspelt word, or an empty text."""
-    close = closest(word, known)
-    return say("did you mean {}?", close) if close else ""
+    """A suggestion for a misspelt or shortened word, or an empty text."""
+    found = likely(word, known)
+    return say(f"did you mean {', '.join('{}' for _ in found[:-1])}{' or ' if len(found) > 1 else ''}{{}}?", *found) if found else ""
 
 
 def closest(word: object, known: Sequence[str], cutoff: float = 0.6) -> str:
-    """The known word that a misspelt one is most like, or an empty text."""
-    return next(iter(get_close_matches(str(word), known, n=1, cutoff=cutoff)), "")
+    """The one known word that a misspelt one can stand for; an empty text where there is none, or several."""
+    found = likely(word, known, cutoff)
+    return found[0] if len(found) == 1 else ""

@@ -13,7 +13,7 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "place", "phrases", "corrections", "credentials", "records", "errors", "pins", "yaml_io"}
+BASE = {"labels", "place", "guesses", "phrases", "corrections", "credentials", "records", "errors", "pins", "yaml_io"}
 FORM = BASE | {"spec", "catalog"}
 PLAN = FORM | {"document", "planning", "forecast"}
 CHECKED = PLAN | {"rules"}
@@ -24,7 +24,8 @@ LAYERS: dict[str, set[str]] = {
     "corrections": {"place", "phrases"},
     "credentials": set(),
     "records": set(),
-    "errors": {"phrases", "corrections", "credentials", "records"},
+    "guesses": set(),
+    "errors": {"guesses", "phrases", "corrections", "credentials", "records"},
     "pins": set(),
     "yaml_io": {"errors", "place"},
     "spec": BASE | {"spec"},

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .entries import Engine, Instance, Model
-from .loader import Catalog, load_catalog
+from .loader import Catalog, is_path, load_catalog
 
-__all__ = ["Catalog", "Engine", "Instance", "Model", "load_catalog"]
+__all__ = ["Catalog", "Engine", "Instance", "Model", "is_path", "load_catalog"]

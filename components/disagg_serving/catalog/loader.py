@@ -52,13 +52,11 @@ class Entries(Mapping[str, E], Generic[E]):
         """Whether an entry comes from a folder of the user's."""
         return entry_id in self._files and PACKAGE_DIR not in self._files[entry_id].parents
 
-    def missing(self, path: str, entry_id: str) -> Finding:
-        """The finding for an id that no file has."""
+    def missing(self, path: str, entry_id: str, others: Sequence[str] = ()) -> Finding:
+        """The finding for an id that no file has; `others` may have been meant as well."""
         known, noun = list(self), self.kind.removesuffix("s")
         add = say("add `{}/{}.yaml` to a folder of {catalogDirs}", self.kind, entry_id)
-        finding = Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), add)
-        close = closest(entry_id, known)
-        return finding.with_guess(close) if close else finding
+        return Finding("catalog", Level.ERROR, path, f"is not a known {noun}", entry_id, ", ".join(known), add).guessing([*known, *others])
 
     def unreachable(self) -> Iterator[Finding]:
         """Findings about files of the user's that no id leads to, so that nobody would see that they are not read."""
@@ -119,6 +117,19 @@ class Catalog:
         self.routers = Entries("routers", _router, folders, start)
         self.metrics = Entries("metrics", _metric_list, folders, start)
 
+    def known_model(self, name: str) -> Model | None:
+        """The model of an id, or of the repository on Hugging Face that an entry names; None where there is none. Raises as entries do."""
+        if name in self.models:
+            return self.models[name]
+        return next((m for m in self._of_repositories() if m.repository.casefold() == name.casefold()), None) if "/" in name else None
+
+    def unknown_model(self, path: str, name: str) -> Finding:
+        """The finding for a name that is neither an id, a repository of an entry, nor a path."""
+        return self.models.missing(path, name, [m.repository for m in self._of_repositories()] if "/" in name else ())
+
+    def _of_repositories(self) -> list[Model]:
+        return [self.models[i] for i in self.models]
+
     def unreachable(self) -> list[Finding]:
         """Errors about what lies in the user's folders and is never read: files under another name than their id, and folders that are misspelt."""
         if not self._dirs:
@@ -145,6 +156,12 @@ def _metric_list() -> type[MetricList]:
     from .metric_list import MetricList  # noqa: PLC0415 (slow)
 
     return MetricList
+
+
+def is_path(name: str, base: Path) -> bool:
+    """Whether a model's name means a config.json or its folder: it is written as a path, or there is one below `base`."""
+    written = name.startswith((".", "/")) or name.endswith((".json", "/")) or name.count("/") > 1
+    return written or ((file := inside(base, name)) is not None and file.exists())
 
 
 def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:

@@ -15,10 +15,10 @@ from ..spec.validation import try_parse
 
 
 def model(answer: str) -> None:
-    """Refuse what is no model of the catalogue."""
-    models = load_catalog().models
-    if answer not in models:
-        raise SpecError([models.missing("model", answer)])
+    """Refuse what names no model of the catalogue, by id or by its repository on Hugging Face."""
+    catalog = load_catalog()
+    if catalog.known_model(answer) is None:
+        raise SpecError([catalog.unknown_model("model", answer)])
 
 
 def instance(answer: str) -> None:
@@ -58,10 +58,10 @@ def reservations(answer: Sequence[str], instance_type: str) -> None:
 
 def tokens(model_id: str, max_model_len: int | None, input_tokens: int, output_tokens: int = 1) -> None:
     """Refuse a mean request that is longer than the longest that the model, or --max-model-len, allows."""
-    models = load_catalog().models
-    if model_id not in models:
+    facts = load_catalog().known_model(model_id)
+    if facts is None:
         return
-    context = models[model_id].context_length
+    context = facts.context_length
     most = min(max_model_len or context, context)
     if input_tokens + output_tokens <= most:
         return

@@ -19,14 +19,14 @@ from ..planning.shapes import Layout, Served
 from ..report.load import render_runs
 from ..rules.evaluation import evaluate_file
 from ..yaml_io import to_yaml
-from .common import DataFormat, emit, find_input
+from .common import DataFormat, StackOrFile, emit, find_input
 from .verify import Context, Kubeconfig, connect
 
 DAY = 86_400
 
 
 def bench(  # noqa: PLR0913, PLR0917 (options)
-    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    stack: StackOrFile,
     model: Annotated[str | None, typer.Option("--model", help="Only this model. Default: all.", show_default=False)] = None,
     run: Annotated[list[RunKind] | None, typer.Option("--run", help="A run; may be repeated. Default: traffic.", show_default=False)] = None,
     tpot_ms: Annotated[
@@ -40,7 +40,10 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> int:
-    """Measure a running model with a load Job of vLLM's own generator; without --start only show what would run."""
+    """Measure a running model with a load Job of vLLM's own generator.
+
+    Without --start it only shows what would run.
+    """
     kinds = list(dict.fromkeys(run or [RunKind.TRAFFIC]))
     if write_back and not start:
         raise ToolError("--write-back writes what a run has measured: it needs --start")

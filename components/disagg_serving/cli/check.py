@@ -14,7 +14,7 @@ from ..records import data_of
 from ..report.spots import Spots
 from ..report.view import FindingView, counted
 from ..rules.evaluation import evaluate_file
-from .common import FailOn, Hide, Only, Output, emit, find_environment, finding_view, on_terminal, terminal_width
+from .common import FailOn, Hide, Only, Output, Quiet, StackOrFile, emit, find_environment, finding_view, on_terminal, terminal_width
 from .look_up import LookUp, looked_up
 
 
@@ -27,18 +27,22 @@ class CheckFormat(StrEnum):
 
 
 def check(  # noqa: PLR0913, PLR0917 (a command's options)
-    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    stack: StackOrFile,
     output_format: Annotated[CheckFormat, typer.Option("--format", help="Output format.")] = CheckFormat.TEXT,
     output: Output = None,
     only: Only = None,
     hide: Hide = None,
+    quiet: Quiet = False,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Lowest level of a finding that ends with exit code 2.")] = FailOn.ERROR,
     look_up: LookUp = False,
 ) -> int:
-    """Check a stack or environment by the rules alone; Pulumi is not loaded."""
+    """Check a stack or environment by the rules alone.
+
+    Pulumi is not loaded.
+    """
     findings: list[Finding]
     file: Path | None
-    view = finding_view(only, hide, text=output_format is CheckFormat.TEXT)
+    view = finding_view(only, hide, text=output_format is CheckFormat.TEXT, quiet=quiet)
     try:
         given = find_environment(stack)
         found, file, bare = evaluate_file(given.file, given.base), given.file.path, given.file.bare

@@ -19,6 +19,7 @@ from ..report.view import FindingView
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
 from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile, find_project, read_environment_file
+from .complete import RULES, STACKS
 
 
 class FailOn(StrEnum):
@@ -35,7 +36,15 @@ class Hidden(StrEnum):
     INFO = "info"
 
 
-Only = Annotated[list[str] | None, typer.Option("--only", metavar="RULE", help="Show this rule and errors alone; repeatable.", show_default=False)]
+StackOrFile = Annotated[
+    str,
+    typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.", autocompletion=STACKS),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="RULE", help="Show this rule and errors alone; repeatable.", autocompletion=RULES, show_default=False),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show errors alone, and no progress.")]
 Hide = Annotated[list[Hidden] | None, typer.Option("--hide", help="Leave out findings of this level; repeatable.", show_default=False)]
 Notes = Annotated[bool, typer.Option("--notes", help="Show notes in full.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.", show_default=False)]
@@ -114,14 +123,15 @@ def catalog_with(folders: Sequence[str] | None) -> Catalog:
     return known
 
 
-def finding_view(only: Sequence[str] | None, hide: Sequence[Hidden] | None, *, text: bool, notes: bool = True) -> FindingView:
+def finding_view(only: Sequence[str] | None, hide: Sequence[Hidden] | None, *, text: bool, notes: bool = True, quiet: bool = False) -> FindingView:
     """What a reader wants to see. Raises ToolError for a rule that does not exist, and where the format holds everything."""
     if (only or hide) and not text:
         raise ToolError("--only and --hide are for --format text; the other formats hold every finding")
     known = sorted({*FORM_CHECKS, *(rule.id for rule in rules())})
     for unknown in [rule for rule in only or () if rule not in known]:
         raise ToolError(f"no rule {unknown} ({did_you_mean(unknown, known) or '`disagg rules` lists them'})")
-    return FindingView(notes, frozenset(only or ()), frozenset(Level(level.value) for level in hide or ()))
+    hidden = {Level.WARNING, Level.INFO} if quiet else {Level(level.value) for level in hide or ()}
+    return FindingView(notes, frozenset(only or ()), frozenset(hidden))
 
 
 def on_terminal() -> bool:

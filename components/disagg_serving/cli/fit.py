@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..catalog import Catalog, Model
+from ..catalog import Catalog, Model, is_path
 from ..catalog.entries import Engine, Instance
 from ..catalog.hf_config import read_model
 from ..errors import Finding, Level, SpecError, has_errors, sort_findings
@@ -30,6 +30,7 @@ from ..spec.measured import CalibrationSpec
 from ..spec.places import role_of
 from ..spec.serving import All2AllBackend, RoleName, SpeculativeSpec
 from .common import CatalogDirs, DataFormat, catalog_with, emit
+from .complete import ENGINES, INSTANCES, MODELS
 
 BAR_WIDTH = 64
 VERDICTS = {
@@ -70,8 +71,11 @@ ROLES: dict[Role, RoleName] = {Role.AGGREGATED: "server", Role.PREFILL: "prefill
 
 
 def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
-    model: Annotated[str, typer.Option("--model", help="Catalogue id, or the path of a config.json or of its folder.", show_default=False)],
-    instance: Annotated[str, typer.Option("--instance", help="Catalogue id of the instance type.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Option("--model", help="Catalogue id, Hugging Face name or config.json.", autocompletion=MODELS, show_default=False),
+    ],
+    instance: Annotated[str, typer.Option("--instance", help="Catalogue id of the instance type.", autocompletion=INSTANCES, show_default=False)],
     tensor_parallel: Annotated[int, typer.Option("--tensor-parallel", min=1, help="GPUs that share each layer.")] = 1,
     pipeline_parallel: Annotated[int, typer.Option("--pipeline-parallel", min=1, help="Stages of layers.")] = 1,
     data_parallel: Annotated[int, typer.Option("--data-parallel", min=1, help="Copies of attention that share experts.")] = 1,
@@ -98,14 +102,17 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
         float | None,
         typer.Option("--kv-offload", min=0, help="GiB of host memory for KV cache (--kv-offloading-size in extraArgs).", show_default=False),
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="Catalogue id of the vLLM image.")] = DEFAULT_ENGINE,
+    engine: Annotated[str, typer.Option("--engine", help="Catalogue id of the vLLM image.", autocompletion=ENGINES)] = DEFAULT_ENGINE,
     role: Annotated[Role, typer.Option("--role", help="prefill and decode keep buffers for NIXL.")] = Role.AGGREGATED,
     log: Annotated[Path | None, typer.Option("--log", help="Log of a start of this engine; makes the figures exact.", show_default=False)] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show each formula with its numbers.")] = False,
     output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
     catalog_dir: CatalogDirs = None,
 ) -> int:
-    """Say whether a model fits the GPUs of one engine, and how many tokens and requests it then holds."""
+    """Say whether a model fits the GPUs of one engine.
+
+    If it fits, say how many tokens and requests it then holds.
+    """
     known = catalog_with(catalog_dir)
     facts, node, image = _named(known, model, instance, engine)
     cut = {
@@ -144,13 +151,11 @@ def fit(  # noqa: PLR0913, PLR0917 (the contract's options)
 
 
 def _model(known: Catalog, model: str) -> Model:
-    if model in known.models:
-        facts = known.models[model]
-    elif "/" in model or model.endswith(".json") or model.startswith("."):
-        facts = read_model(Path(model), "local", model)
-    else:
-        raise SpecError([known.models.missing("--model", model)])
-    return facts
+    if (entry := known.known_model(model)) is not None:
+        return entry
+    if is_path(model, Path.cwd()):
+        return read_model(Path(model), "local", model)
+    raise SpecError([known.unknown_model("--model", model)])
 
 
 def _refuse_unknown(facts: Model, record: Calibration | None) -> None:

@@ -35,7 +35,9 @@ def import_(  # noqa: PLR0913, PLR0917 (an option each)
     instance_type: Annotated[str | None, typer.Option(help="Instance type of the GPU nodes, whatever the files say.", show_default=False)] = None,
     catalog_dir: CatalogDirs = None,
 ) -> int:
-    """Read a peer's deployment and write it as a stack file, with what it could not say and what the rules find.
+    """Read a peer's deployment and write it as a stack file.
+
+    It also lists what a stack file cannot say, and what the rules find.
 
     llm-d and production-stack values, Dynamo and KServe objects, plain Deployments and LeaderWorkerSets, Compose files, `vllm serve` command lines.
     """

@@ -10,10 +10,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from ..catalog import load_catalog
 from ..errors import Level, SpecError, ToolError
 from ..rules.proposal import Wish, model_name, propose
 from . import answers
 from .common import emit, makes_components
+from .complete import INSTANCES, MODELS
 from .new_project import check_command, own_project, project_files, schema_of, shown, stack_text, target_of, write_new
 
 MODEL, INSTANCE, STACK, REGION = "llama-3.3-70b-instruct-fp8", "p5.48xlarge", "dev", "us-east-1"
@@ -30,10 +32,10 @@ class Mode(StrEnum):
 
 def init(  # noqa: PLR0913, PLR0917 (an answer each)
     stack: Annotated[str | None, typer.Argument(help="Name of the new stack.", show_default=False)] = None,
-    model: Annotated[str | None, typer.Option(help="Catalogue id of the model.", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(help="Catalogue id or Hugging Face name.", autocompletion=MODELS, show_default=False)] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.", show_default=False)] = None,
     zone: Annotated[list[str] | None, typer.Option(help="Availability zone, first that of the GPU nodes; repeat it.", show_default=False)] = None,
-    instance: Annotated[str | None, typer.Option(help="Instance type of the GPU nodes.", show_default=False)] = None,
+    instance: Annotated[str | None, typer.Option(help="Instance type of the GPU nodes.", autocompletion=INSTANCES, show_default=False)] = None,
     nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="GPU nodes there are; without it the fewest.", show_default=False)] = None,
     reservation: Annotated[list[str] | None, typer.Option(help="Capacity reservation or block; may be repeated.", show_default=False)] = None,
     mode: Annotated[Mode | None, typer.Option(help="Separate prefill and decode, or one role.", show_default=False)] = None,
@@ -45,7 +47,10 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     access_from: Annotated[list[str] | None, typer.Option(help="Network that may reach the cluster's API.", show_default=False)] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the default where no option is given.")] = False,
 ) -> int:
-    """Write a stack file that passes `disagg check`, by questions or by options; without a project here, also the project."""
+    """Write a stack file that passes `disagg check`.
+
+    It asks for what no option says. Without a project here it also writes the project.
+    """
     ask = _Questions(interactive=sys.stdin.isatty() and not yes, required=not yes)
     project = own_project()
     if project is not None and makes_components(project):
@@ -72,6 +77,8 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     prompt = ask("--input-tokens", input_tokens, "Mean prompt in tokens", 8000, fits)
     answer = ask("--output-tokens", output_tokens, "Mean answer in tokens", 1000, lambda tokens: fits(prompt, tokens))
     rate = ask("--requests-per-second", requests_per_second, "Mean requests a second", 1.0, answers.between(LEAST_RATE))
+    entry = load_catalog().known_model(model)
+    model = entry.id if entry else model
     wish = Wish(
         name=model_name(model),
         model=model,

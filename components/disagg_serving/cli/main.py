@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 import typer
 
-from ..errors import ProgramError, SpecError, ToolError
+from ..errors import ProgramError, SpecError, ToolError, did_you_mean
 
 CLEAN, TOOL_FAILED, CHECKS_FAILED = 0, 1, 2
 
@@ -39,7 +40,8 @@ def build_app(called: str | None = None) -> typer.Typer:
         help="Plan and check disaggregated LLM serving on EKS, without credentials, cluster or GPU.",
         epilog="Exit codes: 0 clean, 1 the tool failed or was called wrongly, 2 checks failed.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -59,12 +61,19 @@ def _version(value: bool) -> None:
 
 
 def _options(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(False, "-V", "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Plan and check disaggregated LLM serving on EKS, without credentials, cluster or GPU."""
 
 
 def _show(problem: typer.TyperException) -> None:
+    """A wrong call in the words of its usage, with what a misspelt choice may have been."""
+    message = str(getattr(problem, "message", "")).replace("Value error, ", "")
+    if found := re.search(r"'(.*)' is not one of ('.*')", message):
+        hint = did_you_mean(found[1], [choice.strip("' ") for choice in found[2].split(",")])
+        message += f" {hint[0].upper()}{hint[1:]}" if hint else ""
+    if message:
+        problem.message = message
     show = getattr(problem, "show", None)
     if show is not None:
         show()

@@ -18,7 +18,9 @@ from ..report.markdown import render_markdown
 from ..report.view import counted
 from ..spec.stack_file import Project, StackFile, find_project
 from .common import FailOn, Hide, Notes, Only, Output, emit, find_input, finding_view, on_terminal, terminal_width
+from .complete import STACKS
 from .look_up import LookUp, looked_up
+from .progress import Progress
 
 
 class PlanFormat(StrEnum):
@@ -31,7 +33,10 @@ class PlanFormat(StrEnum):
 
 
 def plan(  # noqa: PLR0913, PLR0917 (a command's options)
-    stack: Annotated[str | None, typer.Argument(help="Name of a stack of this project.", show_default=False)] = None,
+    stack: Annotated[
+        str | None,
+        typer.Argument(metavar="[STACK|FILE]", help="A stack of this project, by name or file.", autocompletion=STACKS, show_default=False),
+    ] = None,
     all_stacks: Annotated[bool, typer.Option("--all", help="All stacks of this project.")] = False,
     output_format: Annotated[PlanFormat, typer.Option("--format", help="Output format.")] = PlanFormat.TEXT,
     output: Output = None,
@@ -41,28 +46,35 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
     notes: Notes = False,
     only: Only = None,
     hide: Hide = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Show the verdict and errors alone, and no progress.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show all: --resources and --notes.")] = False,
     look_up: LookUp = False,
 ) -> int:
-    """Record the stack's whole program offline: resources, placement, cost and checks; with --base, what a change does to them."""
+    """Plan a stack offline: resources, placement, cost and checks.
+
+    With --base it also shows what a change does to them.
+    """
     if all_stacks == (stack is not None):
         raise ToolError("give the name of a stack, or --all")
-    view = finding_view(only, hide, text=output_format is PlanFormat.TEXT, notes=notes)
+    view = finding_view(only, hide, text=output_format is PlanFormat.TEXT, notes=notes or verbose, quiet=quiet)
     files: dict[str, Path] = {}
-    if stack is not None:
-        try:
-            given = find_input(stack)
-            if given.project is None or given.file.bare:
-                raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
-            files[given.file.stack] = given.file.path
-            plans = _plans(given.project, given.file, base, look_up=look_up)
-        except SpecError as problem:
-            if output is None and output_format is PlanFormat.TEXT:
-                raise
-            plans = [_refused(stack, problem)]
-    else:
-        project = find_project(Path.cwd())
-        plans = _plans(project, None, base, look_up=look_up)
-        files = {name: project.stack_dir / f"Pulumi.{name}.yaml" for name in project.stacks()}
+    with Progress(shown=not quiet) as progress:
+        if stack is None:
+            project = find_project(Path.cwd())
+            plans = _plans(project, None, base, progress, look_up=look_up)
+            files = {name: project.stack_dir / f"Pulumi.{name}.yaml" for name in project.stacks()}
+        else:
+            try:
+                given = find_input(stack)
+                if given.project is None or given.file.bare:
+                    raise ToolError(f"{stack} is not a stack of a project; `disagg check` and `disagg render` take a bare environment file")
+                files[given.file.stack] = given.file.path
+                progress(f"planning {given.file.stack}")
+                plans = _plans(given.project, given.file, base, progress, look_up=look_up)
+            except SpecError as problem:
+                if output is None and output_format is PlanFormat.TEXT:
+                    raise
+                plans = [_refused(stack, problem)]
     code = 2 if any(fails(p, Level(fail_on.value)) for p in plans) else 0
     if output_format is PlanFormat.JSON:
         emit(render_json(plans, as_list=all_stacks), output)
@@ -77,7 +89,7 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
 
         color, width = (on_terminal(), terminal_width()) if output is None else (False, None)
         ending = f"exit {code}: {_reason(plans, fail_on)}"
-        emit(render_text(plans, color=color, width=width, shown=Shown(resources, view), files=files, ending=ending), output)
+        emit(render_text(plans, color=color, width=width, shown=Shown(resources or verbose, quiet, view), files=files, ending=ending), output)
     return code
 
 
@@ -103,23 +115,24 @@ def _refused(stack: str, problem: SpecError) -> Plan:
     return assemble(name, stack, Graph(), problem.findings)
 
 
-def _plans(project: Project, file: StackFile | None, base: str | None, *, look_up: bool) -> list[Plan]:
+def _plans(project: Project, file: StackFile | None, base: str | None, progress: Progress, *, look_up: bool) -> list[Plan]:
     """Plans of one stack, or of all without a file; with `look_up` with what AWS says, with `base` each has its difference."""
     if file is None and not project.stacks() and base is None:
         raise ToolError("this project has no stack files")
     if base is None:
-        plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
+        plans = [make_plan(project, file)] if file else make_plans(project, project.stacks(), progress)
         return [_with_answers(p, project) for p in plans] if look_up else plans
     from ..comparison.base_plan import recorded, scrubbed_environment  # noqa: PLC0415 (slow)
     from ..comparison.compare import with_differences  # noqa: PLC0415 (slow)
     from ..comparison.requirements import not_as_pinned  # noqa: PLC0415 (slow)
     from ..comparison.revision import find_revision, located  # noqa: PLC0415 (slow)
 
+    progress(f"planning {base}")
     revision = located(find_revision(project.root, base), project.name)
     revision = replace(revision, notes=(*revision.notes, *not_as_pinned(project.root)))
     with recorded(revision, file.stack if file else None) as base_plans:
         with scrubbed_environment():
-            plans = [make_plan(project, file)] if file else make_plans(project, project.stacks())
+            plans = [make_plan(project, file)] if file else make_plans(project, project.stacks(), progress)
         if look_up:
             plans = [_with_answers(p, project) for p in plans]
             revision = replace(revision, notes=(*revision.notes, "AWS is asked about this revision alone: what it answers counts as new"))

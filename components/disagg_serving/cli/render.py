@@ -11,17 +11,20 @@ from ..errors import ToolError
 from ..manifests.bundle import build_all, charts, images
 from ..report.files import write_files
 from ..rules.evaluation import evaluate_file
-from .common import emit, find_environment
+from .common import StackOrFile, emit, find_environment
 
 
 def render(
-    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    stack: StackOrFile,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for one YAML file an object, in apply order.", show_default=False)
     ] = None,
     list_images: Annotated[bool, typer.Option("--images", help="List every image and chart instead.")] = False,
 ) -> int:
-    """Write every Kubernetes object as YAML; Pulumi is not loaded. Secrets are shown as <secret>."""
+    """Write every Kubernetes object as YAML.
+
+    Pulumi is not loaded. Secrets are shown as <secret>.
+    """
     if output is None and not list_images:
         raise ToolError("give a folder with -o, or --images")
     given = find_environment(stack)

@@ -14,6 +14,7 @@ from ..rules import rules
 from ..rules.explanations import Case, explanation_of
 from ..rules.form import FORM_CHECKS
 from .common import DataFormat, emit, table, terminal_width
+from .complete import RULES
 
 WIDTH = 100
 """Columns of explained text, where the terminal has not fewer."""
@@ -29,8 +30,8 @@ def list_rules(output_format: Annotated[DataFormat, typer.Option("--format", hel
     return 0
 
 
-def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the findings.")]) -> int:
-    """Explain one rule: what it asks for, what it means, what to do, and an example."""
+def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the findings.", autocompletion=RULES)]) -> int:
+    """Explain a rule: what it asks for, what to do, and an example."""
     known = {i: (Level.ERROR, summary, "") for i, summary in FORM_CHECKS.items()} | {r.id: (r.level, r.summary, r.reference) for r in rules()}
     if rule not in known:
         within = [name for name in sorted(known) if rule.lower() in name]

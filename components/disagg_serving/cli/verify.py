@@ -18,7 +18,7 @@ from ..verify import verify as compare
 from ..verify.connection import Connection
 from ..verify.points import MEANING, Status
 from ..verify.reader import read_snapshot
-from .common import DataFormat, emit, find_environment, on_terminal, terminal_width
+from .common import DataFormat, StackOrFile, emit, find_environment, on_terminal, terminal_width
 
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", help="Kubeconfig file. Default: existingCluster.kubeconfig, else kubectl's own.", show_default=False)
@@ -29,14 +29,17 @@ Context = Annotated[
 
 
 def verify(  # noqa: PLR0913, PLR0917 (options)
-    stack: Annotated[str, typer.Argument(metavar="STACK|FILE", help="A stack of this project, or a YAML file with a stack or a bare environment.")],
+    stack: StackOrFile,
     output_format: Annotated[DataFormat, typer.Option("--format", help="Output format.")] = DataFormat.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     canary: Annotated[bool, typer.Option("--canary", help="Send one request through each router; its API key is read from DISAGG_API_KEY.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that this request may take.")] = 60,
 ) -> int:
-    """Compare the running cluster with the stack file, point by point; nothing is changed. Exit code 1 also where points stay unknown."""
+    """Compare the running cluster with the stack file, point by point.
+
+    Nothing is changed. The exit code is 1 also where points stay unknown.
+    """
     given = find_environment(stack)
     layout = evaluate_file(given.file, given.base).require_layout()
     connection = connect(layout, given.base, kubeconfig, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..catalog import Catalog, Engine, Instance, Model
+from ..catalog import Catalog, Engine, Instance, Model, is_path
 from ..errors import Finding, Level, SpecError
 from ..spec import EnvironmentSpec, ModelSpec
 from ..spec.network import region_of
@@ -106,10 +106,10 @@ def _instances(named: Mapping[str, str], catalog: Catalog, path: str) -> tuple[d
 
 
 def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
-    if model.model in catalog.models:
-        return catalog.models[model.model]
-    if not ("/" in model.model or model.model.endswith(".json") or model.model.startswith(".")):
-        raise SpecError([catalog.models.missing(f"{path}.model", model.model)])
+    if (entry := catalog.known_model(model.model)) is not None:
+        return entry
+    if not is_path(model.model, base):
+        raise SpecError([catalog.unknown_model(f"{path}.model", model.model)])
     if not model.repository:
         allowed = "the Hugging Face repository or the path inside the pod"
         raise SpecError([Finding("model-config", Level.ERROR, f"{path}.repository", "is required when model is a path", None, allowed, "add it")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,10 +144,14 @@ def make_plan(project: Project, file: StackFile) -> Plan:
     return assemble(project.name, file.stack, recording.graph, findings, layout, providers)
 
 
-def make_plans(project: Project, stacks: Sequence[str]) -> list[Plan]:
-    """Plans of several stacks; one that cannot be read, refuses its input or stops is shown with the reasons and does not hide the others."""
+def make_plans(project: Project, stacks: Sequence[str], before: Callable[[str], object] = str) -> list[Plan]:
+    """Plans of several stacks, `before` each of which a line about it is given.
+
+    A stack that cannot be read, refuses its input or stops is shown with the reasons and does not hide the others.
+    """
     plans = []
-    for stack in stacks:
+    for i, stack in enumerate(stacks, 1):
+        before(f"planning {i}/{len(stacks)} {stack}")
         try:
             plans.append(make_plan(project, project.stack_file(stack)))
         except SpecError as problem:

@@ -57,6 +57,8 @@ class Shown:
 
     resources: bool = False
     """The tree of resources, instead of their number by kind."""
+    verdict: bool = False
+    """Nothing but the verdict and findings."""
     findings: FindingView = field(default_factory=FindingView)
 
 
@@ -106,6 +108,8 @@ def _overview_row(line: Line) -> Row:
 
 
 def _plan(plan: Plan, shown: Shown, spots: Spots) -> list[Any]:
+    if shown.verdict:
+        return [headline(plan), *finding_parts(plan.checks, spots, shown.findings)]
     parts: list[Any] = [headline(plan), Text("")]
     if plan.difference is not None:
         parts += difference_parts(plan, plan.difference)

@@ -94,7 +94,7 @@ def propose(wish: Wish, base: Path) -> Proposal:
 def _unknown(wish: Wish, catalog: Catalog) -> list[Finding]:
     found = []
     if wish.model not in catalog.models:
-        found.append(catalog.models.missing("model", wish.model))
+        found.append(catalog.unknown_model("model", wish.model))
     if wish.instance_type not in catalog.instances:
         found.append(catalog.instances.missing("instanceType", wish.instance_type))
     return sort_findings(found)

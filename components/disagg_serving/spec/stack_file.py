@@ -75,7 +75,9 @@ def find_project(start: Path) -> Project:
     file = _project_file(start)
     if file is not None:
         return read_project(file)
-    raise ToolError("no Pulumi.yaml here or in a folder above; give a file with a bare environment mapping, or change into a project")
+    raise ToolError(
+        "no Pulumi.yaml here or in a folder above; change into a project, start one with `disagg init`, or give a file with a bare environment"
+    )
 
 
 def _project_file(start: Path) -> Path | None:

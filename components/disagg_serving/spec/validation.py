@@ -131,7 +131,7 @@ class _Repair(Generic[S]):
             try:
                 return Parsed(self.model.model_validate(self.data), self.findings, self.origin, self.left_out)
             except ValidationError as problem:
-                errors = problem.errors(include_url=False)
+                errors = self._without_likely(problem.errors(include_url=False))
             for error in errors:
                 place, there = Place(error["loc"]), _in_file(Place(error["loc"]), self.origin)
                 if not self._follows(error["type"], there):
@@ -139,6 +139,16 @@ class _Repair(Generic[S]):
             if not self._leave_out(errors):
                 break
         return Parsed(None, self.findings, left_out=self.left_out)
+
+    def _without_likely(self, errors: list[Any]) -> list[Any]:
+        """The errors without those about keys that are missing since they are misspelt."""
+        meant = {self._meant(Place(e["loc"])) for e in errors if e["type"] == "extra_forbidden"}
+        return [e for e in errors if e["type"] != "missing" or Place(e["loc"]) not in meant]
+
+    def _meant(self, place: Place) -> Place | None:
+        """The place that a misspelt key likely means, if nothing is there."""
+        key = str(closest(place.steps[-1], _keys(_model_at(self.model, place.parent.steps) or self.model)))
+        return Place((*place.parent.steps, key)) if key and key not in place.parent.read(self.data, {}) else None
 
     def _follows(self, kind: str, place: Place) -> bool:
         """Whether an error is there because something was left out: the value itself, or entries without which a list is too short."""
@@ -176,25 +186,34 @@ class _Repair(Generic[S]):
                 place = place.parent
             if place == TOP:
                 return False
-            self._note_left_out(error, place)
+            meant = self._note_left_out(error, place)
             if _is_model(place):
                 gone.add(int(place.steps[1]))
-            else:
-                place.pop(self.data)
+                continue
+            value = place.read(self.data)
+            place.pop(self.data)
+            if meant is not None:
+                meant.write(self.data, value)
         if gone:
             self.data["models"] = [model for i, model in enumerate(self.data["models"]) if i not in gone]
             self.origin = [index for i, index in enumerate(self.origin) if i not in gone]
         return True
 
-    def _note_left_out(self, error: Any, place: Place) -> None:
+    def _note_left_out(self, error: Any, place: Place) -> Place | None:
+        """Remember what is not there, and give the place that a misspelt key likely means.
+
+        Its value then serves there, so that no other finding follows from the lack of it.
+        """
         there = _in_file(place, self.origin)
         self.removed.add(there)
-        if error["type"] == "extra_forbidden":
-            meant = str(closest(place.steps[-1], _keys(_model_at(self.model, place.parent.steps) or self.model)))
-            if not meant or meant in place.parent.read(self.data, {}):
-                return
-            there = Place((*there.parent.steps, meant))
-        self.left_out.append(there)
+        if error["type"] != "extra_forbidden":
+            self.left_out.append(there)
+            return None
+        meant = self._meant(place)
+        if meant is not None:
+            self.left_out.append(_in_file(meant, self.origin))
+            self.removed.add(self.left_out[-1])
+        return meant
 
 
 def _in_file(place: Place, models: Sequence[int]) -> Place:
@@ -302,8 +321,7 @@ def _explain(model: type[BaseModel], error: Any, data: Any, place: Loc) -> Findi
     if kind == "literal_error":
         choices = [word.strip().strip("'") for word in context["expected"].replace(" or ", ", ").split(",")]
         refused = Finding("schema", Level.ERROR, path, "is not possible", value, ", ".join(choices))
-        close = closest(value, choices)
-        return refused.with_guess(close) if close else refused
+        return refused.guessing(choices)
     if isinstance(context.get("error"), RefusalError):
         refusal = context["error"]
         refused = Finding("schema", Level.ERROR, path, refusal.message, value, refusal.allowed)

@@ -1,10 +1,10 @@
 """Where a model's weights come from, and where they are kept on the way."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from .base import Spec, Text, form
+from .base import RefusalError, Spec, Text, form
 from .cluster import KmsKeyArn
 from .engine_flags import EngineFlag
 
@@ -12,6 +12,8 @@ Word = Annotated[Text, form(r"^[A-Za-z0-9][^\s]*$", "one word that starts with a
 SecretKey = Annotated[Text, form(r"^[A-Za-z][A-Za-z0-9_-]*$", "the name of a configuration key such as hfToken")]
 BucketName = Annotated[Text, form(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", "a bucket's name: 3 to 63 small letters, digits, dots and dashes")]
 Prefix = Annotated[Text, form(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", "a path such as models/llama, without slashes at its ends")]
+
+S3_SCHEME = "s3://"
 
 
 class S3WeightsSpec(Spec):
@@ -30,6 +32,16 @@ class S3WeightsSpec(Spec):
     kms_key_arn: KmsKeyArn | None = Field(
         None, description="KMS key of the objects, if the bucket encrypts with one; the pods' role may then use it. Default: S3's own keys."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_address(cls, given: Any) -> Any:
+        """Refuse an address, which other tools take, with the mapping that means the same."""
+        if not (isinstance(given, str) and given.startswith(S3_SCHEME)):
+            return given
+        bucket, _, prefix = given.removeprefix(S3_SCHEME).partition("/")
+        right = {"bucket": bucket} | ({"prefix": prefix.strip("/")} if prefix.strip("/") else {})
+        raise RefusalError("is an address", allowed="a mapping with bucket and prefix", right=right)
 
 
 class WeightsSpec(Spec):

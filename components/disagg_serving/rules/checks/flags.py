@@ -61,7 +61,7 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
     """The engine's version has the flags and values of fields and extraArgs, and extraArgs spell flags in full, once: else vLLM stops or guesses."""
     for served in s.served:
         given, version = written_arguments(served.spec), served.engine.version
-        own = served.facts.serve_flags if s.catalog.models.is_added(served.spec.model) else []
+        own = served.facts.serve_flags if s.catalog.models.is_added(served.facts.id) else []
         known = flags_of(version)
         if known is None and not given and not own:
             continue

@@ -44,7 +44,7 @@ def memory_unknown(s: Subject) -> Iterator[Fault]:
                 reported.add((path, found.message))
                 given = of_model and key in MODEL_FIELDS
                 # who wrote a catalogue entry by hand answers for its model
-                own = found.path == "architecture" and s.catalog.models.is_added(group.served.spec.model)
+                own = found.path == "architecture" and s.catalog.models.is_added(group.served.facts.id)
                 level = Level.WARNING if own else None
                 ways = [remove(path)] if given else []
                 yield Fault(path, found.message, found.value, found.allowed, level=level, ways=ways, otherwise=found.fix or UNKNOWN)
