@@ -121,6 +121,13 @@ def test_a_move_without_alias_is_an_error() -> None:
     assert "protected" not in change.effect
 
 
+def test_the_loss_of_a_key_is_an_error() -> None:
+    """What was encrypted with a deleted key can never be read again, so a review stops at it."""
+    change = only([resource("aws:kms/key:Key")], [])
+    assert (change.op, change.severity) == (Op.DELETE, Level.ERROR)
+    assert "can never be read again" in change.effect
+
+
 def test_a_move_of_what_is_protected_is_refused() -> None:
     """Without an alias the engine would have to delete what is protected; with one it has nothing to refuse."""
     protect: dict[str, Any] = {"options": {"protect": True}}
