@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import random
 import re
 import sys
 from copy import deepcopy
@@ -183,3 +184,36 @@ def test_a_new_project_plans_what_was_imported(disagg: Run, tmp_path: Path) -> N
     objects = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in (tmp_path / "objects").iterdir()]
     sets = {o["metadata"]["name"]: o["spec"]["replicas"] for o in objects if isinstance(o, dict) and o["kind"] == "LeaderWorkerSet"}
     assert {re.sub(r".*-", "", name): replicas for name, replicas in sets.items()} == {"prefill": 2, "decode": 4}
+
+
+ODD: tuple[Any, ...] = (None, 3, -1, True, "", "-", "$X", "{", [], {}, [None], {"name": None}, "9" * 30, "\x85", "--foo=", 10**40)
+"""Values that nobody expects."""
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every value of a document by what holds it and its key."""
+    keys = [*value] if isinstance(value, dict) else [*range(len(value))] if isinstance(value, list) else []
+    return [(value, key) for key in keys] + [found for key in keys for found in places(value[key])]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".yaml")])
+def test_odd_values_end_without_a_traceback(name: str, disagg: Run, tmp_path: Path) -> None:
+    """A form with a value of a wrong kind anywhere is imported without it, or refused: never does the command break."""
+    draw = random.Random(name)  # noqa: S311 (a draw that repeats)
+    for value in ODD:
+        documents = [*yaml.safe_load_all((FORMS / name).read_text(encoding="utf-8"))]
+        holder, key = draw.choice(places(documents))
+        holder[key] = deepcopy(value)
+        (tmp_path / "given.yaml").write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+        assert disagg("import", "given.yaml", cwd=tmp_path) in {0, 2}, (key, value)
+        if disagg.out:
+            assert yaml.safe_load(disagg.out)["config"]
+
+
+@pytest.mark.parametrize(
+    "text", ["vllm serve '", 'vllm serve "$(', "vllm serve a -tp $((", "vllm serve ${A:-", "vllm serve a \\", "vllm serve a $((1/0)) $((9**9**9))"]
+)
+def test_broken_scripts_end_without_a_traceback(text: str, disagg: Run, tmp_path: Path) -> None:
+    """A script that no shell would take is read as far as it goes, or refused."""
+    (tmp_path / "serve.sh").write_text(text, encoding="utf-8")
+    assert disagg("import", "serve.sh", cwd=tmp_path) == 2

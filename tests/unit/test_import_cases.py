@@ -194,3 +194,14 @@ def test_weights_in_a_folder_are_known_by_their_served_name() -> None:
     found = imported(manifest({"args": ["--model", "/model-cache/qwen", "--served-model-name", QWEN, "--tensor-parallel-size", "2"]}))
     assert found.environment["models"][0]["model"] == "qwen3-32b"
     assert "repository" not in found.environment["models"][0]
+
+
+def test_models_of_one_namespace_get_one_each() -> None:
+    """Two models of one namespace come to two of their own, and the account says so; one model keeps its namespace."""
+    one = manifest({"args": ["--model", QWEN, "--tensor-parallel-size=2"]}).replace("name: d", "name: d\n  namespace: shared", 1)
+    other = one.replace(QWEN, "meta-llama/Llama-3.1-8B-Instruct")
+    assert imported(one).environment["models"][0]["namespace"] == "shared"
+    both = imported(one, other)
+    assert [model.get("namespace") for model in both.environment["models"]] == [None, None]
+    assert "a namespace of its own" in noted(both, Kind.UNSAID)["namespace"]
+    assert not both.failed

@@ -113,9 +113,7 @@ class _Assembly:
         self._image(index, model, sides)
         self._weights(model, sides)
         self._devices(sides)
-        namespaces = {side.engine.namespace for side in sides if side.engine.namespace}
-        if len(namespaces) == 1 and re.fullmatch(DNS_LABEL, namespace := namespaces.pop()) and namespace not in {"default", model["name"]}:
-            model["namespace"] = namespace
+        self._namespace(model, sides)
         if model["model"] not in self.catalog.models:
             entry = f"add models/{model['model']}.yaml to a folder of catalogDirs, or give the path of its config.json"
             self.comments[f"models[{index}].model"] = f"not in the catalogue: {entry}"
@@ -144,6 +142,14 @@ class _Assembly:
             elif name:
                 self.found.note(Kind.UNSAID, engine.where, "image", f"is no engine of the catalogue; {DEFAULT_ENGINE} is taken")
                 self.comments[f"models[{index}].name"] = f"its image is not in the catalogue, so {DEFAULT_ENGINE} serves it"
+
+    def _namespace(self, model: dict[str, Any], sides: list[Side]) -> None:
+        """The namespace of the files; several models have one each, as a router needs one of its own."""
+        named = [(side.engine.namespace, side.engine.where) for side in sides if side.engine.namespace not in {"", "default", model["name"]}]
+        if named and len(self.groups) == 1 and len({name for name, _ in named}) == 1 and re.fullmatch(DNS_LABEL, named[0][0]):
+            model["namespace"] = named[0][0]
+        elif named:
+            self.found.note(Kind.UNSAID, named[0][1], "namespace", "each model has a namespace of its own")
 
     def _weights(self, model: dict[str, Any], sides: list[Side]) -> None:
         for side in sides:
