@@ -116,7 +116,7 @@ FIGURES: dict[str, dict[str, object]] = {
     "docs/forecast.md": {
         "KV memory # %": ERROR,
         "over the # rows": len(LOGS),
-        "# of them outside of their bars": WORDS[len(OUTSIDE)],
+        "# row outside of its bars": WORDS[len(OUTSIDE)],
         "# to # billion parameters": (f"{min(BILLIONS):.0f}", f"{max(BILLIONS):,.0f}"),
         "on # to # GPUs": (min(GPUS), max(GPUS)),
         "# published figures": WORDS[OWN_FORMULA],

@@ -18,7 +18,7 @@ from disagg_serving.forecast.fit.graphs import capture_sizes, captures, graphs
 from disagg_serving.forecast.fit.kv import kv_plan, state_bytes
 from disagg_serving.forecast.fit.sparse import kept_at_load
 from disagg_serving.forecast.fit.vision import encoder_peak, tower_weights
-from disagg_serving.forecast.fit.weights import stages
+from disagg_serving.forecast.fit.weights import in_gib, stages, weights
 from factories import ROOT
 
 CATALOG = load_catalog(["tests/data"], ROOT)
@@ -77,7 +77,8 @@ def test_sparse_models_choose_their_kv_layout_by_gpu_and_version(gib: float, ver
         ("qwen3-235b-a22b-instruct-fp8", H100, "0.15.1", {"tensor_parallel": 4}, "deep_gemm"),
         ("glm-5-fp8", H200, "0.15.1", {"tensor_parallel": 8}, "triton"),
         ("glm-5-fp8", B200, "0.33.0", {"tensor_parallel": 8}, "flashinfer_trtllm"),
-        ("kimi-k2.5", H200, "0.15.1", {"tensor_parallel": 8}, "marlin"),
+        ("kimi-k2.5", H200, "0.15.1", {"tensor_parallel": 8}, "marlin_by_itself"),
+        ("kimi-k2.5", H200, "0.27.1", {"tensor_parallel": 8}, "marlin"),
         ("kimi-k2.5-nvfp4", B200, "0.19.0", {"tensor_parallel": 8}, "flashinfer_trtllm"),
         ("gpt-oss-120b", H100, "0.11.0", {}, "marlin"),
         ("gpt-oss-120b", H100, "0.12.0", {}, "triton_mxfp4"),
@@ -158,6 +159,9 @@ def test_gpus_are_known_by_name() -> None:
     """The longest known name counts; for others the memory tells the generation."""
     assert gpu_of("H200-141GB", H200) == gpu_of("h200", 1) == gpu_of("", H200)
     assert not gpu_of("h200-nvl", H200).switched
+    assert gpu_of("h200", H200).multicast
+    assert gpu_of("A100-80GB", A100).switched
+    assert not gpu_of("A100-80GB", A100).multicast
     assert gpu_of("RTX-PRO-6000-96GB", 95).capability == (12, 0)
     assert gpu_of("x9000", 200).capability == (10, 0)
 
@@ -220,3 +224,20 @@ def test_a_start_settles_a_model_that_cannot_be_calculated() -> None:
     assert [field for field, _ in calibration_faults(EngineShape(facts, "0.33.0", H200, calibration=too_much))] == ["kvCacheGiB"]
     with pytest.raises(SpecError):
         capacity(EngineShape(facts, "0.33.0", H200, calibration=replace(record, tokens=None)))
+
+
+def test_marlin_by_itself_keeps_no_output_in_its_second_buffer() -> None:
+    """INT4 experts of v0.20 take 3.25 GiB less than the modular kernel of v0.27 for the same 32,768 tokens: 8 x (7,168 - 512) bf16 values each."""
+    given = {"tensor_parallel": 4, "max_num_batched_tokens": 32768}
+    old, new = (expert_buffers(shape("kimi-k2.5", B200, version, **given)) for version in ("0.20.0", "0.27.1"))
+    output = 32768 * 7168 * 2
+    assert old.kept == output
+    assert new.kept - old.step == 32768 * 8 * (7168 - 512) * 2
+
+
+def test_marlin_spreads_the_scales_of_fp8_blocks() -> None:
+    """MiniMax-M2.7-FP8 with TP4 takes 54.58 GiB on A100 and 53.7 where the GPU multiplies FP8: a bf16 scale for each column of 128 rows."""
+    engines = (shape("minimax-m2.7", gib, tensor_parallel=4, gpu=gpu) for gpu, gib in (("a100", A100), ("h100", H100)))
+    a100, h100 = (in_gib(weights(engine, stages(engine)[0])).mid for engine in engines)
+    assert a100 == pytest.approx(54.58, rel=0.003)
+    assert h100 == pytest.approx(53.67, rel=0.003)

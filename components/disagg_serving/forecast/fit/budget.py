@@ -43,7 +43,7 @@ def _non_torch(shape: EngineShape) -> str:
     """The name of the constant. What captures of graphs leave behind counts, since vLLM measures after it has profiled them."""
     if shape.tensor_parallel > 1 or (shape.facts.moe and shape.data_parallel > 1):
         captured = follows("graphsProfiled", shape.engine_version) and not shape.eager
-        return "nonTorchTensorParallel" if not captured else "nonTorchWithGraphs" if shape.on.switched else "nonTorchOverPcie"
+        return "nonTorchTensorParallel" if not captured else "nonTorchWithGraphs" if shape.on.multicast else "nonTorchWithoutMulticast"
     return "nonTorchPipeline" if shape.pipeline_parallel > 1 else "nonTorchOneGpu"
 
 
@@ -53,5 +53,5 @@ def _bar(shape: EngineShape) -> str:
     if shape.nodes > 1 or shape.nixl:
         return "barManyNodes"
     if shape.facts.moe:
-        return "barExpertsOnBlackwell" if shape.on_blackwell else "barExperts"
+        return "barExperts"
     return "barDense" if shape.tensor_parallel <= FEW_GPUS else "barDenseManyGpus"

@@ -49,14 +49,16 @@ def expert_kernel(shape: EngineShape) -> str:
 def expert_buffers(shape: EngineShape) -> Reserved:
     """What the experts of one layer reserve; nothing for a model without.
 
-    A data-parallel rank computes its experts for the tokens of all. Up to v0.17 larger steps came in chunks, whose whole output is kept beside.
+    A data-parallel rank computes its experts for the tokens of all. Up to v0.17 larger steps came in chunks, whose whole output is kept beside;
+    the modular kernel cuts them, so Marlin by itself takes all tokens at once.
     """
     moe = shape.facts.moe
     if moe is None:
         return Reserved()
     hidden, tokens = shape.facts.hidden_size, shape.batched_tokens * shape.data_parallel
     inner = moe.intermediate_size / (1 if shape.expert_parallel else shape.expert_ranks)
-    chunk = min(tokens, CHUNK) if not follows("expertsTakeWholeSteps", shape.engine_version) else tokens
+    cuts = not follows("expertsTakeWholeSteps", shape.engine_version) and expert_kernel(shape) != "marlin_by_itself"
+    chunk = min(tokens, CHUNK) if cuts else tokens
     kept, step = _of_kernel(shape, moe, inner, chunk)
     whole = tokens * hidden * BF16 if tokens > chunk else 0
     return Reserved(max(kept, chunk * hidden * BF16) + whole, step)
@@ -65,7 +67,8 @@ def expert_buffers(shape: EngineShape) -> Reserved:
 def _of_kernel(shape: EngineShape, moe: Moe, inner: float, tokens: int) -> tuple[float, float]:
     """Bytes kept and bytes of a step, by the `workspace_shapes` of vLLM's classes in fused_moe (v0.14.0 to v0.33.0).
 
-    TritonExperts, DeepGemmExperts and MarlinExperts keep a buffer for gate and up or the output, and one for their product. FlashInfer's
+    TritonExperts, DeepGemmExperts and MarlinExperts keep a buffer for gate and up or the output, and one for their product, which is large enough
+    for the output, too. Marlin called by itself keeps neither, and its second buffer holds the product alone. FlashInfer's
     kernels keep the output alone and take the rest from torch while they run (flashinfer 0.6.8: cutlass_fused_moe_kernels.cuh,
     getWorkspaceDeviceBufferSizes, and trtllm_fused_moe_kernel_launcher.cu).
     """
@@ -88,6 +91,8 @@ def _of_kernel(shape: EngineShape, moe: Moe, inner: float, tokens: int) -> tuple
             return buffers / rows * padded, padded * (hidden + inner) * FP8
         case "marlin":
             return buffers, 0
+        case "marlin_by_itself":
+            return 0, rows * (inner + max(2 * inner, hidden)) * BF16
         case _:
             return buffers, quantised
 

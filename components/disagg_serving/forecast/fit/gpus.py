@@ -19,6 +19,11 @@ class Gpu(NamedTuple):
     switched: bool = True
     small_steps: bool = False
 
+    @property
+    def multicast(self) -> bool:
+        """Whether NCCL reduces inside the switch, which takes buffers of its own (NVLink SHARP, from Hopper on)."""
+        return self.switched and self.capability >= HOPPER
+
 
 @cache
 def gpu_of(name: str, memory_gib: float) -> Gpu:

@@ -10,6 +10,7 @@ from ...document.capacity import Bars
 from .constants import constant, follows
 from .engine_shape import GIB, EngineShape
 from .experts import expert_kernel
+from .gpus import native_on
 from .sparse import index_table, kept_at_load
 from .vision import tower_weights
 
@@ -90,8 +91,9 @@ def share(layers: int, facts: Model, stage: Stage) -> int:
 def weights(shape: EngineShape, stage: Stage) -> Bars:
     """Weights of one GPU of a stage in bytes; bars of catalog/overheads.yaml, wider where the quantised parts are not known."""
     bars = constant("weights", shape.engine_version)
-    guesses = [_bytes(shape, stage, p) for p in precisions(shape.facts)]
-    padded = _bytes(shape, stage, precisions(shape.facts)[0], widest=True)
+    likely = [_as_loaded(shape, p) for p in precisions(shape.facts)]
+    guesses = [_bytes(shape, stage, p) for p in likely]
+    padded = _bytes(shape, stage, likely[0], widest=True)
     return Bars(min(guesses) * bars.low, guesses[0] * bars.mid, max(*guesses, padded) * bars.high)
 
 
@@ -114,6 +116,17 @@ def precisions(facts: Model) -> list[Precision]:
     return [min(found, key=lambda p: abs(_checkpoint(facts, p) - on_disk))]
 
 
+def _as_loaded(shape: EngineShape, precision: Precision) -> Precision:
+    """What a precision takes on the GPU: Marlin spreads the scale of a block of FP8 weights to one in bf16 for each of its columns.
+
+    vllm: quantization/utils/marlin_utils_fp8.py (prepare_fp8_layer_for_marlin and prepare_fp8_moe_layer_for_marlin, repeat_interleave).
+    """
+    if shape.facts.weight_dtype != "fp8" or shape.facts.weight_block is None or native_on("fp8", shape.on):
+        return precision
+    spread = 1 + BF16 / shape.facts.weight_block
+    return Precision(spread, spread, spread)
+
+
 def _checkpoint(facts: Model, precision: Precision) -> float:
     alone = EngineShape(facts, "0.0", 1, speculative=True)
     (stage,) = stages(alone)
@@ -122,7 +135,7 @@ def _checkpoint(facts: Model, precision: Precision) -> float:
 
 def weight_parts(shape: EngineShape, stage: Stage, precision: Precision | None = None, *, widest: bool = False) -> dict[str, float]:
     """Bytes of one GPU of a stage by part, in the likeliest precision unless another is given; `widest` takes the largest padding."""
-    facts, h, p = shape.facts, shape.facts.hidden_size, precision or precisions(shape.facts)[0]
+    facts, h, p = shape.facts, shape.facts.hidden_size, precision or _as_loaded(shape, precisions(shape.facts)[0])
     layers = stage.layers + stage.mtp
     with_experts = expert_layers(facts, stage) if facts.moe else 0
     dense = layers - with_experts
