@@ -63,6 +63,19 @@ QWEN_NEXT = COMMON | {
 }  # fmt: skip
 
 
+GLM_FLASH = {
+    "architectures": ["Glm5NextForConditionalGeneration"],
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+    "text_config": COMMON | {
+        "num_hidden_layers": 45, "hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 12288, "moe_intermediate_size": 2048,
+        "n_routed_experts": 288, "n_shared_experts": 1, "num_experts_per_tok": 8, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 256,
+        "qk_rope_head_dim": 0, "v_head_dim": 256, "index_n_heads": 16, "index_head_dim": 128, "index_topk": 2048, "index_kpool": 4, "hc_mult": 4,
+        "linear_num_heads": 64, "linear_head_dim": 128, "linear_conv_kernel_dim": 4, "vocab_size": 154880,
+        "mlp_layer_types": ["dense"] * 3 + ["sparse"] * 42,
+    },
+}  # fmt: skip
+
+
 def read(folder: Path, config: dict[str, Any]) -> Model:
     """The model of a config.json."""
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -71,8 +84,8 @@ def read(folder: Path, config: dict[str, Any]) -> Model:
 
 @pytest.mark.parametrize(
     ("config", "billions"),
-    [(KIMI, 1026), (MINIMAX_M2, 229), (MINIMAX_M3, 426), (GLM_4, 353), (SCOUT, 108), (MAVERICK, 401), (QWEN_NEXT, 80)],
-    ids=["kimi-k2.5", "minimax-m2", "minimax-m3", "glm-4.6", "llama-4-scout", "llama-4-maverick", "qwen3-next"],
+    [(KIMI, 1026), (GLM_FLASH, 313), (MINIMAX_M2, 229), (MINIMAX_M3, 426), (GLM_4, 353), (SCOUT, 108), (MAVERICK, 401), (QWEN_NEXT, 80)],
+    ids=["kimi-k2.5", "glm-5.3-flash", "minimax-m2", "minimax-m3", "glm-4.6", "llama-4-scout", "llama-4-maverick", "qwen3-next"],
 )
 def test_todays_architectures_are_read(tmp_path: Path, config: dict[str, Any], billions: int) -> None:
     """Parameters of the language model as published, within one per cent, and a forecast that is finite."""
@@ -88,6 +101,20 @@ def test_index_keys_of_blocks_lie_beside_kv_heads(tmp_path: Path) -> None:
     assert (plan.block_size, plan.token_bytes) == (128, (60 * 2 * 128 * 2 + 57 * 128 * 2,))
     with pytest.raises(SpecError, match="does not say which of the 60 layers are sparse"):
         read(tmp_path, MINIMAX_M3 | {"sparse_attention_config": MINIMAX_M3["sparse_attention_config"] | {"sparse_attention_freq": [1]}})
+
+
+def test_states_stand_beside_latents_and_pooled_index_keys(tmp_path: Path) -> None:
+    """GLM-5.3-Flash on eight H200, v0.28: 214 blocks a request of 131,072 tokens, as its log divides them, each of 7,441,280 B.
+
+    205 blocks hold 640 tokens of 11 layers with a latent of 1,024 B and a fourth of an index key of 132 B; 34 layers with a state are four groups of
+    two blocks, and the keys of the group that is being pooled take one more. From v0.29 on a checkpoint of prefill adds a block a group.
+    """
+    facts = read(tmp_path, GLM_FLASH)
+    plan, later = (kv_plan(EngineShape(facts, v, 139.8, tensor_parallel=8, max_model_len=131_072)) for v in ("0.28.1", "0.33.0"))
+    assert (plan.block_size, plan.block_bytes) == (640, (11 * 640 * (1024 + 33),))
+    assert (plan.blocks_of(131_072), later.blocks_of(131_072)) == (205 + 4 * 2 + 1, 205 + 4 * 3 + 1)
+    with pytest.raises(SpecError, match="are not the kinds of 45 layers"):
+        read(tmp_path, GLM_FLASH | {"text_config": GLM_FLASH["text_config"] | {"layer_types": ["linear_attention"] * 44}})  # type: ignore[operator]
 
 
 def test_three_of_four_layers_of_llama_4_hold_a_chunk(tmp_path: Path) -> None:

@@ -241,3 +241,9 @@ def test_marlin_spreads_the_scales_of_fp8_blocks() -> None:
     a100, h100 = (in_gib(weights(engine, stages(engine)[0])).mid for engine in engines)
     assert a100 == pytest.approx(54.58, rel=0.003)
     assert h100 == pytest.approx(53.67, rel=0.003)
+
+
+def test_cached_prefixes_keep_a_second_state() -> None:
+    """Hybrid models cache prefixes by default from v0.26 on, and then each group of linear layers holds two states of a request instead of one."""
+    before, after = (kv_plan(shape("qwen3.6-35b-a3b", version=version)).blocks_of(65_536) for version in ("0.25.0", "0.27.1"))
+    assert after - before == kv_plan(shape("qwen3.6-35b-a3b")).state_groups == 3

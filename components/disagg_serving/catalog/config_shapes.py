@@ -35,12 +35,15 @@ def shapes(c: Config, family: Family) -> dict[str, Any]:
     if family.gated_attention:
         facts["gatedAttention"] = True
     facts |= _latent(c, heads) if family.attention == "latent" else _grouped(c, family, layers, heads, hidden)
+    if family.linear == "kda":
+        facts |= _delta_attention(c, layers)
     if family.indexer or c.data.get("index_n_heads") is not None:
         facts["indexer"] = {
             "heads": c.number("index_n_heads"),
             "headDim": c.number("index_head_dim"),
             "topK": c.number("index_topk"),
-            "layers": _indexers(c, layers),
+            "layers": _indexers(c, layers) if "linearAttention" not in facts else layers - facts["linearAttention"]["layers"],
+            "pool": c.number("index_kpool", 1),
         }
     if family.block_index and isinstance(c.data.get(family.block_index), dict):
         facts |= _block_index(c, family.block_index, layers)
@@ -50,6 +53,8 @@ def shapes(c: Config, family: Family) -> dict[str, Any]:
 
 
 _COUNTS = ("n_routed_experts", "num_experts", "num_local_experts")
+KDA_BLOCK = 128
+"""Tokens of which a block of latents is a multiple beside Kimi delta attention (vllm: glm5next/common/attention.py, Glm5NextTailCache)."""
 _LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention")
 
 
@@ -76,6 +81,30 @@ def _grouped(c: Config, family: Family, layers: int, heads: int, hidden: int) ->
             "kernel": c.number("linear_conv_kernel_dim"),
         }
     return facts
+
+
+def _delta_attention(c: Config, layers: int) -> dict[str, Any]:
+    """Layers with Kimi delta attention, three of four where the config does not list them (transformers: Glm5NextTextConfig)."""
+    kinds, known = c.data.get("layer_types"), {"linear_attention", "full_attention", "indexed_attention"}
+    if kinds is None:
+        kinds = ["full_attention" if n % 4 == 3 else "linear_attention" for n in range(min(layers, MOST_LAYERS))]  # noqa: PLR2004
+    elif not isinstance(kinds, list) or len(kinds) != layers or set(map(str, kinds)) - known or "linear_attention" not in kinds[:-1]:
+        c.refuse("layer_types", f"are not the kinds of {layers} layers", kinds, f"{layers} of {', '.join(sorted(known))}")
+        kinds = ["linear_attention"]
+    inner = c.data.get("linear_attn_config")
+    own = Config(inner, "linear_attn_config") if isinstance(inner, dict) else None
+    heads = own.number("num_heads") if own else c.number("linear_num_heads")
+    size = own.number("head_dim") if own else c.number("linear_head_dim")
+    kernel = own.number("short_conv_kernel_size") if own else c.number("linear_conv_kernel_dim")
+    c.findings += own.findings if own else []
+    return {
+        "linearAttention": {
+            "layers": kinds.count("linear_attention"),
+            "keyHeads": heads, "valueHeads": heads, "keyHeadDim": size, "valueHeadDim": size, "kernel": kernel,
+        },
+        "residualStreams": c.number("hc_mult", 1),
+        "blockSize": KDA_BLOCK,
+    }  # fmt: skip
 
 
 def _block_index(c: Config, key: str, layers: int) -> dict[str, Any]:
@@ -137,7 +166,7 @@ def _indexers(c: Config, layers: int) -> int:
 
 def _latent(c: Config, heads: int) -> dict[str, Any]:
     """Latent attention. `q_lora_rank: null` (DeepSeek-V2-Lite) is a query projection in one piece."""
-    nope, rope = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim")
+    nope, rope = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim", least=0)
     whole = "q_lora_rank" in c.data and c.data["q_lora_rank"] is None
     return {
         "kvHeads": heads,
@@ -155,7 +184,9 @@ def _latent(c: Config, heads: int) -> dict[str, Any]:
 def _dense_layers(c: Config, family: Family, layers: int) -> int:
     """First layers without experts; in any other place they are refused."""
     leading, step = c.number(family.dense_layers, 0, least=0), c.number("decoder_sparse_step", 1)
-    listed, each = c.data.get("mlp_only_layers") or [], c.data.get("moe_layer_freq")
+    listed, each, kinds = c.data.get("mlp_only_layers") or [], c.data.get("moe_layer_freq"), c.data.get("mlp_layer_types")
+    if isinstance(kinds, list) and len(kinds) == layers and set(kinds) <= {"dense", "sparse"} and kinds == sorted(kinds):
+        leading = kinds.count("dense")
     if isinstance(each, list) and len(each) == layers and not set(each) - {0, 1} and each == sorted(each):
         leading = layers - sum(each)
     elif c.number("moe_layer_freq", 1) != 1:

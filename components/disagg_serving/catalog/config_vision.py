@@ -105,6 +105,24 @@ def _pixtral(c: Config) -> dict[str, Any]:
     }
 
 
+def _glm5next(c: Config) -> dict[str, Any]:
+    """GLM-5.3 (vllm: glm5next/common/multimodal.py): patches merged by a convolution, then one square layer and a gated MLP."""
+    hidden, out, merged = c.number("hidden_size"), c.number("out_hidden_size"), c.number("spatial_merge_size") ** 2
+    inner, patch = c.number("projection_intermediate_size"), c.number("patch_size")
+    return {
+        "layers": c.number("depth"),
+        "hiddenSize": hidden,
+        "intermediateSize": c.number("intermediate_size"),
+        "attentionHeads": c.number("num_heads"),
+        "patchSize": patch,
+        "frames": c.number("temporal_patch_size", 1),
+        "gated": True,
+        "patchesPerToken": merged,
+        "itemTokens": max(1, (c.number("image_size") // patch) ** 2 // merged),
+        "projectorMillions": (merged * hidden * out + out * out + 3 * out * inner) / 1e6,
+    }
+
+
 def _clip(c: Config) -> dict[str, Any]:
     """MiniMax-M3 (vllm: minimax_m3/common/vision_tower.py): four patches merged, and a projector of two layers."""
     hidden, size, patch, out = c.number("hidden_size"), c.number("image_size"), c.number("patch_size"), c.number("projection_dim")
@@ -130,4 +148,12 @@ def _product(c: Config, key: str) -> int:
     return 1
 
 
-_FORMS: dict[str, Reader] = {"moonvit": _moonvit, "qwen": _qwen, "gemma4": _gemma4, "llama4": _llama4, "pixtral": _pixtral, "clip": _clip}
+_FORMS: dict[str, Reader] = {
+    "moonvit": _moonvit,
+    "qwen": _qwen,
+    "gemma4": _gemma4,
+    "llama4": _llama4,
+    "pixtral": _pixtral,
+    "clip": _clip,
+    "glm5next": _glm5next,
+}

@@ -92,7 +92,7 @@ class Mla(Spec):
     q_lora_rank: Whole | None = Field(..., description="Rank of the query projection; null where it is in one piece.")
     kv_lora_rank: Whole = Field(..., description="Rank of the latent KV.")
     qk_nope_head_dim: Whole = Field(..., description="Head size without position.")
-    qk_rope_head_dim: Whole = Field(..., description="Head size with position.")
+    qk_rope_head_dim: Annotated[int, Field(ge=0)] = Field(..., description="Head size with position; 0 where no position is rotated in.")
     v_head_dim: Whole = Field(..., description="Head size of values.")
 
 
@@ -103,6 +103,7 @@ class Indexer(Spec):
     head_dim: Whole = Field(..., description="Head size.")
     top_k: Whole = Field(..., description="Tokens that a query attends to.")
     layers: Whole = Field(..., description="Layers that have an indexer of their own.")
+    pool: Whole = Field(1, description="Tokens that share one index key.")
 
 
 class Moe(Spec):
@@ -126,7 +127,7 @@ class SlidingWindow(Spec):
 
 
 class LinearAttention(Spec):
-    """Layers that keep a state of a fixed size instead of KV (gated delta net)."""
+    """Layers that keep a state of a fixed size instead of KV (gated delta net, Kimi delta attention)."""
 
     layers: Whole = Field(..., description="How many layers are linear.")
     key_heads: Whole = Field(..., description="Heads of queries and keys.")
@@ -178,6 +179,7 @@ class Model(Entry):
     moe: Moe | None = Field(None, description="Present with experts.")
     sliding_window: SlidingWindow | None = Field(None, description="Present where some layers attend to a window only.")
     linear_attention: LinearAttention | None = Field(None, description="Present where some layers keep a state instead of KV.")
+    residual_streams: Whole = Field(1, description="Residual streams that the layers mix (hyper-connections).")
     gated_attention: bool = Field(False, description="Whether the query projection also makes a gate of attention's output.")
     vision: Vision | None = Field(None, description="Present with a vision tower.")
     mtp_layers: Annotated[int, Field(ge=0)] = Field(0, description="Multi-token-prediction layers.")

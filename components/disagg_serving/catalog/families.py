@@ -27,7 +27,8 @@ class Family(NamedTuple):
     indexer: bool = False
     block_index: str = ""
     gated_attention: bool = False
-    linear: Literal["gdn", ""] = ""
+    linear: Literal["gdn", "kda", ""] = ""
+    bf16_attention: bool = False
     drafts: str = "num_nextn_predict_layers"
     vision: str = ""
     unknown: str = ""

@@ -92,7 +92,9 @@ def _layers(f: Mapping[str, Any], *, active: bool) -> float:
         total += window["layers"] * (2 * h * window["headDim"] * (heads + window["kvHeads"]) - attention)
     if linear:
         keys, values = linear["keyHeads"] * linear["keyHeadDim"], linear["valueHeads"] * linear["valueHeadDim"]
-        total += linear["layers"] * h * (2 * keys + 3 * values)
+        # beside a latent it is Kimi delta attention, whose two gates go through a narrow layer
+        gates = 2 * linear["valueHeadDim"] * (h + values) if "mla" in f else h * values
+        total += linear["layers"] * (h * (2 * keys + 2 * values) + gates)
     dense = layers if moe is None else layers - (layers - moe["denseLayers"]) // moe["everyNth"]
     total += dense * 3 * h * f["intermediateSize"]
     if moe is not None:

@@ -45,7 +45,9 @@ def _layer_bytes(shape: EngineShape) -> float:
     experts = expert_buffers(shape).step
     if facts.moe and facts.moe.shared_experts:
         experts += state  # their output waits for that of the routed ones
-    return max(mlp + state, experts, _attention_bytes(shape) + state) + HIDDEN_STATES * state
+    # residual streams are mixed into copies (vllm: glm5next/common/model.py)
+    streams = (facts.residual_streams - 1) * 2 * state
+    return max(mlp + state, experts, _attention_bytes(shape) + state) + HIDDEN_STATES * state + streams
 
 
 def _attention_bytes(shape: EngineShape) -> float:

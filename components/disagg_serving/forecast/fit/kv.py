@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ...catalog.families import family_of
 from .constants import follows
 from .engine_shape import EngineShape
+from .gpus import HOPPER
 from .layout import is_fp8, is_packed
 from .weights import Stage, indexer_layers, share, stages
 
@@ -25,8 +27,8 @@ class KvPlan(NamedTuple):
 
     `token_bytes` and `block_bytes` are by pipeline stage: what a token more costs, and what a block costs. Layers share block tables in
     `full_groups` groups that grow with the sequence, `window_groups` that hold `window` tokens and the `in_flight` ones in blocks of
-    `window_block` tokens, and `state_groups` that hold `states` blocks of a sequence. A block holds `block_size` x `shards` tokens, because
-    decode context parallelism deals tokens out to `shards` GPUs.
+    `window_block` tokens, `state_groups` that hold `states` blocks of a sequence, and `rings` that hold one. A block holds `block_size` x
+    `shards` tokens, because decode context parallelism deals tokens out to `shards` GPUs.
     """
 
     block_size: int
@@ -39,6 +41,7 @@ class KvPlan(NamedTuple):
     in_flight: int = 0
     state_groups: int = 0
     states: int = 1
+    rings: int = 0
     shards: int = 1
     printed_by_concurrency: bool = False
 
@@ -54,7 +57,7 @@ class KvPlan(NamedTuple):
 
     def blocks_of(self, tokens: int) -> int:
         """Blocks that a request of so many tokens takes, as vLLM admits it."""
-        blocks = self.full_groups * math.ceil(math.ceil(tokens / self.shards) / self.block_size) + self.state_groups * self.states
+        blocks = self.full_groups * math.ceil(math.ceil(tokens / self.shards) / self.block_size) + self.state_groups * self.states + self.rings
         if self.window_groups:
             held = min(self.window - 1 + self.in_flight, tokens)
             blocks += self.window_groups * (math.ceil(held / self.window_block) + 1)
@@ -98,7 +101,7 @@ def kv_plan(shape: EngineShape) -> KvPlan:
     batches = shape.pipeline_parallel + 1 if follows("inFlightOfAllBatches", shape.engine_version) else 1
     return KvPlan(
         full_block,
-        tuple(share(full, facts, s) * per_layer for s in cut),
+        tuple(math.ceil(share(full, facts, s) * (per_layer + _pooled_index(shape))) for s in cut),
         tuple(share(group, facts, s) * page for s in cut),
         math.ceil(full / group),
         math.ceil(windows / group),
@@ -106,7 +109,8 @@ def kv_plan(shape: EngineShape) -> KvPlan:
         window_block,
         batches * shape.batched_tokens,
         math.ceil(states / group),
-        1 + shape.draft_tokens,
+        _states(shape) + shape.draft_tokens,
+        1 if facts.indexer and facts.indexer.pool > 1 else 0,
         printed_by_concurrency=follows("printedTokensFromConcurrency", shape.engine_version),
     )
 
@@ -127,12 +131,30 @@ def _pages(shape: EngineShape, size: int, per_layer: int, *, windowed: bool) -> 
     """
     if shape.facts.linear_attention is not None:
         tokens = math.ceil(state_bytes(shape) / (per_layer * size)) * size
-        return tokens * per_layer, tokens, tokens
+        return math.ceil(tokens * (per_layer + _pooled_index(shape))), tokens, tokens
     if not windowed:
         return size * per_layer, size, size
     in_window = window_bytes(shape)
     page = size * max(per_layer, in_window)
     return page, page // per_layer, page // in_window
+
+
+def _states(shape: EngineShape) -> int:
+    """States of a sequence besides those of draft tokens.
+
+    One; two where prefixes are cached (vllm: MambaSpec, mode align), by default from v0.26 on; one more for a checkpoint of prefill with FlashKDA
+    (vllm: kda_checkpoint.py).
+    """
+    family = family_of(shape.facts.architecture)
+    delta = family is not None and family.linear == "kda"
+    kept = 2 if delta or follows("prefixesOfHybrids", shape.engine_version) else 1
+    return kept + (delta and shape.on.capability >= HOPPER and follows("deltaAttentionCheckpoints", shape.engine_version))
+
+
+def _pooled_index(shape: EngineShape) -> float:
+    """Bytes of a token's share of an index key that lies beside the latent of its layer, in a model with states."""
+    indexer = shape.facts.indexer
+    return indexer_bytes(shape) / indexer.pool if indexer and shape.facts.linear_attention else 0
 
 
 def window_bytes(shape: EngineShape) -> int:

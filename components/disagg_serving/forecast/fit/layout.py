@@ -18,7 +18,7 @@ def is_fp8(shape: EngineShape) -> bool:
 
 def is_packed(shape: EngineShape) -> bool:
     """Whether a latent is kept in the packed layout of sparse attention, which only FlashMLA reads."""
-    if shape.facts.indexer is None or not is_fp8(shape):
+    if shape.facts.indexer is None or not is_fp8(shape) or (shape.facts.mla is not None and not shape.facts.mla.qk_rope_head_dim):
         return False
     plain = _datacenter_blackwell(shape) and follows("sparseMlaLayoutByBackend", shape.engine_version)
     return shape.kv_cache_dtype == "fp8_ds_mla" or not plain

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from ...catalog.entries import Model
+from ...catalog.families import family_of
 from ...document.capacity import Bars
 from .constants import constant, follows
 from .engine_shape import GIB, EngineShape
@@ -14,7 +15,7 @@ from .gpus import native_on
 from .sparse import index_table, kept_at_load
 from .vision import tower_weights
 
-BF16 = 2.0
+BF16, FP32 = 2.0, 4.0
 FP8 = 1 + 4 / 128**2
 """One byte and an fp32 scale a block of 128 x 128."""
 FOUR_BITS = {"int4": 0.5 + 2 / 32, "nvfp4": 0.5 + 1 / 16, "mxfp4": 0.5 + 1 / 32}
@@ -67,6 +68,8 @@ def indexer_layers(facts: Model, stage: Stage) -> int:
     """
     if facts.indexer is None:
         return 0
+    if facts.linear_attention is not None:
+        return share(facts.indexer.layers, facts, stage) + stage.mtp
     leading, count = facts.moe.dense_layers if facts.moe else 0, min(facts.indexer.layers, facts.layers)
     if count <= leading or count == facts.layers:
         return min(count, stage.end) - min(count, stage.first) + stage.mtp
@@ -101,8 +104,9 @@ def precisions(facts: Model) -> list[Precision]:
     """The likeliest precision first. More than one where a four-bit checkpoint's size does not tell what it quantises."""
     if facts.weight_dtype == "bf16":
         return [Precision(BF16, BF16, BF16)]
+    family = family_of(facts.architecture)
     if facts.weight_dtype == "fp8":
-        return [Precision(FP8, FP8, FP8)]
+        return [Precision(BF16 if family and family.bf16_attention else FP8, FP8, FP8)]
     four = FOUR_BITS[facts.weight_dtype]
     everything, no_attention, experts_only = Precision(four, four, four), Precision(BF16, four, four), Precision(BF16, BF16, four)
     if facts.moe is None:
@@ -124,7 +128,7 @@ def _as_loaded(shape: EngineShape, precision: Precision) -> Precision:
     if shape.facts.weight_dtype != "fp8" or shape.facts.weight_block is None or native_on("fp8", shape.on):
         return precision
     spread = 1 + BF16 / shape.facts.weight_block
-    return Precision(spread, spread, spread)
+    return Precision(BF16 if precision.attention == BF16 else spread, spread, spread)
 
 
 def _checkpoint(facts: Model, precision: Precision) -> float:
@@ -151,6 +155,7 @@ def weight_parts(shape: EngineShape, stage: Stage, precision: Precision | None =
         # the projection of embedding and hidden state; the embedding is shared only while one stage has both
         "draft projection": stage.mtp * 2 * h * h * BF16 + (table if stage.mtp and not stage.is_first else 0),
         "rotary table": facts.context_length * rotated * BF16,
+        "residual streams": layers * _streams(facts),
         "vision tower": tower_weights(shape) if stage.is_first else 0,
         "sparse attention": kept_at_load(shape) + index_table(shape),
     }
@@ -159,6 +164,12 @@ def weight_parts(shape: EngineShape, stage: Stage, precision: Precision | None =
 
 def _bytes(shape: EngineShape, stage: Stage, precision: Precision, *, widest: bool = False) -> float:
     return sum(weight_parts(shape, stage, precision, widest=widest).values())
+
+
+def _streams(facts: Model) -> float:
+    """The fp32 matrices by which a layer mixes residual streams, before attention and before its MLP (vllm: glm5next/common/model.py)."""
+    n = facts.residual_streams
+    return 2 * (2 + n) * n * n * facts.hidden_size * FP32 if n > 1 else 0
 
 
 def _attentions(shape: EngineShape, stage: Stage, p: Precision) -> float:
@@ -199,6 +210,12 @@ def _linear(shape: EngineShape, p: Precision) -> float:
     if linear is None:
         return 0
     keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
+    family = family_of(shape.facts.architecture)
+    if family is not None and family.linear == "kda":
+        # two gates through a narrow layer, which is whole on every GPU (vllm: glm5next/common/kda.py)
+        narrow = 2 * linear.value_head_dim
+        split = h * (2 * keys + 2 * values + linear.value_heads) + narrow * values
+        return (split * p.attention + (2 * keys + values) * linear.kernel * FP32) / shape.tensor_parallel + h * narrow * p.attention
     convolution = (2 * keys + values) * linear.kernel
     return (h * (2 * keys + 3 * values) * p.attention + (2 * h * linear.value_heads + convolution) * BF16) / shape.tensor_parallel
 
@@ -213,7 +230,8 @@ def _indexer(shape: EngineShape, p: Precision) -> float:
         return facts.hidden_size * i.head_dim * (i.heads / min(shape.tensor_parallel, i.heads) + 1) * p.attention
     keys = BF16 if follows("indexerKeysInBf16", shape.engine_version) else p.attention
     queries = (facts.mla.q_lora_rank or facts.hidden_size) * i.heads * i.head_dim * p.attention
-    return queries + facts.hidden_size * (i.head_dim * keys + i.heads * BF16)
+    gate = facts.hidden_size * i.head_dim * BF16 if i.pool > 1 else 0
+    return queries + facts.hidden_size * (i.head_dim * keys + i.heads * BF16) + gate
 
 
 def _experts(shape: EngineShape, p: Precision, *, widest: bool) -> float:
