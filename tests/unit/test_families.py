@@ -76,6 +76,21 @@ GLM_FLASH = {
 }  # fmt: skip
 
 
+KIMI_K3 = {
+    "architectures": ["KimiK3ForConditionalGeneration"],
+    "text_config": COMMON | {
+        "num_hidden_layers": 93, "hidden_size": 7168, "num_attention_heads": 96, "intermediate_size": 33792, "moe_intermediate_size": 3072,
+        "num_experts": 896, "num_shared_experts": 2, "num_experts_per_token": 16, "first_k_dense_replace": 1, "routed_expert_hidden_size": 3584,
+        "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 163840,
+        "mla_use_nope": True, "mla_use_output_gate": True, "attn_res_block_size": 12,
+        "linear_attn_config": {
+            "kda_layers": [n for n in range(1, 94) if n % 4 and n != 93], "full_attn_layers": [n for n in range(1, 94) if n % 4 == 0 or n == 93],
+            "num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4, "use_full_rank_gate": True,
+        },
+    },
+}  # fmt: skip
+
+
 def read(folder: Path, config: dict[str, Any]) -> Model:
     """The model of a config.json."""
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -84,8 +99,18 @@ def read(folder: Path, config: dict[str, Any]) -> Model:
 
 @pytest.mark.parametrize(
     ("config", "billions"),
-    [(KIMI, 1026), (GLM_FLASH, 313), (MINIMAX_M2, 229), (MINIMAX_M3, 426), (GLM_4, 353), (SCOUT, 108), (MAVERICK, 401), (QWEN_NEXT, 80)],
-    ids=["kimi-k2.5", "glm-5.3-flash", "minimax-m2", "minimax-m3", "glm-4.6", "llama-4-scout", "llama-4-maverick", "qwen3-next"],
+    [
+        (KIMI, 1026),
+        (GLM_FLASH, 313),
+        (KIMI_K3, 2780),
+        (MINIMAX_M2, 229),
+        (MINIMAX_M3, 426),
+        (GLM_4, 353),
+        (SCOUT, 108),
+        (MAVERICK, 401),
+        (QWEN_NEXT, 80),
+    ],
+    ids=["kimi-k2.5", "glm-5.3-flash", "kimi-k3", "minimax-m2", "minimax-m3", "glm-4.6", "llama-4-scout", "llama-4-maverick", "qwen3-next"],
 )
 def test_todays_architectures_are_read(tmp_path: Path, config: dict[str, Any], billions: int) -> None:
     """Parameters of the language model as published, within one per cent, and a forecast that is finite."""
@@ -115,6 +140,20 @@ def test_states_stand_beside_latents_and_pooled_index_keys(tmp_path: Path) -> No
     assert (plan.blocks_of(131_072), later.blocks_of(131_072)) == (205 + 4 * 2 + 1, 205 + 4 * 3 + 1)
     with pytest.raises(SpecError, match="are not the kinds of 45 layers"):
         read(tmp_path, GLM_FLASH | {"text_config": GLM_FLASH["text_config"] | {"layer_types": ["linear_attention"] * 44}})  # type: ignore[operator]
+
+
+def test_experts_of_kimi_k3_work_on_half_the_hidden_state(tmp_path: Path) -> None:
+    """2.78 trillion parameters and 1.56 TB in MXFP4, as published; a token has 24 latents, and a sequence 69 states in three groups."""
+    quantised = KIMI_K3 | {"quantization_config": {"quant_method": "mxfp4"}}
+    facts = read(tmp_path, quantised)
+    assert facts.moe is not None
+    assert (facts.moe.hidden_size, facts.moe.shared_experts, facts.kept_residuals) == (3584, 2, 8)
+    engine = EngineShape(facts, "0.33.0", 268, tensor_parallel=8, gpu="b300", max_model_len=131_072)
+    # the way into the narrow state and the gates of attention are bf16; the router and what is narrow stand on each GPU
+    assert capacity(engine).weights_gib.mid * 8 * 2**30 == pytest.approx(1.56e12, rel=0.06)
+    plan = kv_plan(engine)
+    assert (plan.full_groups, plan.state_groups, plan.rings) == (1, 3, 0)
+    assert plan.token_bytes == (24 * (512 + 64) * 2,)
 
 
 def test_three_of_four_layers_of_llama_4_hold_a_chunk(tmp_path: Path) -> None:

@@ -96,14 +96,21 @@ def _delta_attention(c: Config, layers: int) -> dict[str, Any]:
     heads = own.number("num_heads") if own else c.number("linear_num_heads")
     size = own.number("head_dim") if own else c.number("linear_head_dim")
     kernel = own.number("short_conv_kernel_size") if own else c.number("linear_conv_kernel_dim")
+    listed = inner.get("kda_layers") if isinstance(inner, dict) else None
+    if own is not None and listed is not None and not (isinstance(listed, list) and 0 < len(set(map(str, listed))) < layers):
+        own.refuse("kda_layers", "is no list of some of the layers", listed, f"numbers from 1 to {layers}")
     c.findings += own.findings if own else []
+    block = c.number("attn_res_block_size", 0, least=0)
     return {
         "linearAttention": {
-            "layers": kinds.count("linear_attention"),
+            "layers": len(listed) if isinstance(listed, list) else kinds.count("linear_attention"),
+            "fullGate": isinstance(inner, dict) and inner.get("use_full_rank_gate") is True,
             "keyHeads": heads, "valueHeads": heads, "keyHeadDim": size, "valueHeadDim": size, "kernel": kernel,
         },
         "residualStreams": c.number("hc_mult", 1),
-        "blockSize": KDA_BLOCK,
+        "keptResiduals": -(-layers // block) if block else 0,
+        "gatedAttention": c.data.get("mla_use_output_gate") is True,
+        **({"blockSize": KDA_BLOCK} if "index_kpool" in c.data else {}),
     }  # fmt: skip
 
 
@@ -138,6 +145,7 @@ def _experts(c: Config, family: Family, facts: Mapping[str, Any]) -> dict[str, A
         "expertsPerToken": visited,
         "sharedExperts": _shared(c, family, inner),
         "intermediateSize": inner,
+        "hiddenSize": c.first("routed_expert_hidden_size") or None,
         "denseLayers": _dense_layers(c, family, facts["layers"]),
         "everyNth": step,
     }
@@ -146,7 +154,7 @@ def _experts(c: Config, family: Family, facts: Mapping[str, Any]) -> dict[str, A
 def _shared(c: Config, family: Family, inner: int) -> int:
     """Experts that every token visits; a config may give their inner size alone."""
     if not family.shared_size:
-        return c.number("n_shared_experts", 0, least=0)
+        return c.number("num_shared_experts" if c.data.get("num_shared_experts") is not None else "n_shared_experts", 0, least=0)
     size = c.number(family.shared_size, 0, least=0)
     if size % inner and not c.findings:
         c.refuse(family.shared_size, f"is no multiple of the {inner} of an expert", size, f"a multiple of {inner}")

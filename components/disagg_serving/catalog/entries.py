@@ -113,6 +113,7 @@ class Moe(Spec):
     experts_per_token: Whole = Field(..., description="Experts a token visits.")
     shared_experts: Annotated[int, Field(ge=0)] = Field(0, description="Experts that every token visits.")
     intermediate_size: Whole = Field(..., description="Inner size of one expert.")
+    hidden_size: Whole | None = Field(None, description="Hidden size that routed experts work on; absent where it is the model's.")
     dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers without experts.")
     every_nth: Whole = Field(1, alias="everyNth", description="Of the other layers each n-th has experts, n being this.")
 
@@ -135,6 +136,7 @@ class LinearAttention(Spec):
     key_head_dim: Whole = Field(..., description="Size of a key.")
     value_head_dim: Whole = Field(..., description="Size of a value.")
     kernel: Whole = Field(..., description="Tokens that the convolution sees.")
+    full_gate: bool = Field(False, description="Whether the gate of the output has a projection of full rank.")
 
 
 class Vision(Spec):
@@ -180,6 +182,7 @@ class Model(Entry):
     sliding_window: SlidingWindow | None = Field(None, description="Present where some layers attend to a window only.")
     linear_attention: LinearAttention | None = Field(None, description="Present where some layers keep a state instead of KV.")
     residual_streams: Whole = Field(1, description="Residual streams that the layers mix (hyper-connections).")
+    kept_residuals: Annotated[int, Field(ge=0)] = Field(0, description="Hidden states of earlier layers that a step keeps for later ones.")
     gated_attention: bool = Field(False, description="Whether the query projection also makes a gate of attention's output.")
     vision: Vision | None = Field(None, description="Present with a vision tower.")
     mtp_layers: Annotated[int, Field(ge=0)] = Field(0, description="Multi-token-prediction layers.")

@@ -85,6 +85,7 @@ def _layers(f: Mapping[str, Any], *, active: bool) -> float:
         m = f["mla"]
         q, kv, nope, rope, v = m["qLoraRank"] or 0, m["kvLoraRank"], m["qkNopeHeadDim"], m["qkRopeHeadDim"], m["vHeadDim"]
         attention = h * q + h * (kv + rope) + (q or h) * heads * (nope + rope) + heads * v * h + kv * heads * (nope + v)
+        attention += h * heads * v if f.get("gatedAttention") else 0
     else:
         attention = h * f["headDim"] * ((3 if f.get("gatedAttention") else 2) * heads + 2 * f["kvHeads"])
     total = (layers - (linear["layers"] if linear else 0)) * attention
@@ -93,11 +94,15 @@ def _layers(f: Mapping[str, Any], *, active: bool) -> float:
     if linear:
         keys, values = linear["keyHeads"] * linear["keyHeadDim"], linear["valueHeads"] * linear["valueHeadDim"]
         # beside a latent it is Kimi delta attention, whose two gates go through a narrow layer
-        gates = 2 * linear["valueHeadDim"] * (h + values) if "mla" in f else h * values
+        narrow = linear["valueHeadDim"] * (h + values)
+        gates = (narrow + (h * values if linear.get("fullGate") else narrow)) if "mla" in f else h * values
         total += linear["layers"] * (h * (2 * keys + 2 * values) + gates)
     dense = layers if moe is None else layers - (layers - moe["denseLayers"]) // moe["everyNth"]
     total += dense * 3 * h * f["intermediateSize"]
     if moe is not None:
         experts = (moe["expertsPerToken"] if active else moe["experts"]) + moe["sharedExperts"]
         total += (layers - dense) * (3 * h * moe["intermediateSize"] * experts + h * moe["experts"])
+        if narrower := moe.get("hiddenSize"):
+            routed = experts - moe["sharedExperts"]
+            total += (layers - dense) * (3 * (narrower - h) * moe["intermediateSize"] * routed + 2 * h * narrower)
     return float(total)

@@ -46,7 +46,7 @@ def _layer_bytes(shape: EngineShape) -> float:
     if facts.moe and facts.moe.shared_experts:
         experts += state  # their output waits for that of the routed ones
     # residual streams are mixed into copies (vllm: glm5next/common/model.py)
-    streams = (facts.residual_streams - 1) * 2 * state
+    streams = ((facts.residual_streams - 1) * 2 + facts.kept_residuals) * state
     return max(mlp + state, experts, _attention_bytes(shape) + state) + HIDDEN_STATES * state + streams
 
 

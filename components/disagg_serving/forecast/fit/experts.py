@@ -55,7 +55,7 @@ def expert_buffers(shape: EngineShape) -> Reserved:
     moe = shape.facts.moe
     if moe is None:
         return Reserved()
-    hidden, tokens = shape.facts.hidden_size, shape.batched_tokens * shape.data_parallel
+    hidden, tokens = moe.hidden_size or shape.facts.hidden_size, shape.batched_tokens * shape.data_parallel
     inner = moe.intermediate_size / (1 if shape.expert_parallel else shape.expert_ranks)
     cuts = not follows("expertsTakeWholeSteps", shape.engine_version) and expert_kernel(shape) != "marlin_by_itself"
     chunk = min(tokens, CHUNK) if cuts else tokens
@@ -72,7 +72,7 @@ def _of_kernel(shape: EngineShape, moe: Moe, inner: float, tokens: int) -> tuple
     kernels keep the output alone and take the rest from torch while they run (flashinfer 0.6.8: cutlass_fused_moe_kernels.cuh,
     getWorkspaceDeviceBufferSizes, and trtllm_fused_moe_kernel_launcher.cu).
     """
-    hidden, kernel, rows = shape.facts.hidden_size, expert_kernel(shape), tokens * moe.experts_per_token
+    hidden, kernel, rows = moe.hidden_size or shape.facts.hidden_size, expert_kernel(shape), tokens * moe.experts_per_token
     fp8 = shape.facts.weight_dtype == "fp8"
     quantised = (rows * inner + tokens * hidden) * FP8 if fp8 else 0
     buffers = rows * (max(inner, hidden) + max(2 * inner, hidden)) * BF16

@@ -192,9 +192,10 @@ def _attention(shape: EngineShape, p: Precision) -> float:
     m, heads = facts.mla, facts.attention_heads
     rank = m.q_lora_rank or 0  # without one the projection is in one piece, and cut by heads
     whole = h * rank + h * (m.kv_lora_rank + m.qk_rope_head_dim)
+    gate = h * heads * m.v_head_dim / tp if facts.gated_attention else 0
     absorbed = m.kv_lora_rank * heads * (m.qk_nope_head_dim + m.v_head_dim) / tp
     split = ((rank or h) * heads * (m.qk_nope_head_dim + m.qk_rope_head_dim) + heads * m.v_head_dim * h) / tp
-    return (whole + split + absorbed) * p.attention + (absorbed * BF16 if p.attention < BF16 else 0)
+    return (whole + split + absorbed + gate) * p.attention + (absorbed * BF16 if p.attention < BF16 else 0)
 
 
 def _grouped(shape: EngineShape, kv_heads: int, head_dim: int) -> float:
@@ -213,8 +214,8 @@ def _linear(shape: EngineShape, p: Precision) -> float:
     family = family_of(shape.facts.architecture)
     if family is not None and family.linear == "kda":
         # two gates through a narrow layer, which is whole on every GPU (vllm: glm5next/common/kda.py)
-        narrow = 2 * linear.value_head_dim
-        split = h * (2 * keys + 2 * values + linear.value_heads) + narrow * values
+        narrow = (1 if linear.full_gate else 2) * linear.value_head_dim
+        split = h * (2 * keys + (3 if linear.full_gate else 2) * values + linear.value_heads) + narrow * values
         return (split * p.attention + (2 * keys + values) * linear.kernel * FP32) / shape.tensor_parallel + h * narrow * p.attention
     convolution = (2 * keys + values) * linear.kernel
     return (h * (2 * keys + 3 * values) * p.attention + (2 * h * linear.value_heads + convolution) * BF16) / shape.tensor_parallel
@@ -243,10 +244,13 @@ def _experts(shape: EngineShape, p: Precision, *, widest: bool) -> float:
     slices = 1 if shape.expert_parallel else ranks
     held = math.ceil(moe.experts / ranks) if shape.expert_parallel else moe.experts
     inner = moe.intermediate_size / slices
-    one = _mxfp4_expert(shape, h, inner, widest=widest) if facts.weight_dtype == "mxfp4" else 3 * h * inner * p.experts
+    routed = moe.hidden_size or h
+    one = _mxfp4_expert(shape, routed, inner, widest=widest) if facts.weight_dtype == "mxfp4" else 3 * routed * inner * p.experts
+    # the way into a narrower hidden state and back is whole on each GPU (vllm: kimi_k3/nvidia/model.py, KimiMoE)
+    way = 2 * h * routed * BF16 if moe.hidden_size else 0
     # whole on each GPU where tokens are dealt out over them instead (vllm: use_sequence_parallel_moe); dense layers never are
     shared = moe.shared_experts * 3 * h * moe.intermediate_size * p.mlp / (1 if shape.shares_experts else shape.tensor_parallel)
-    return held * one + shared + moe.experts * h * BF16
+    return held * one + shared + way + moe.experts * h * BF16
 
 
 def _mxfp4_expert(shape: EngineShape, hidden: int, inner: float, *, widest: bool) -> float:
