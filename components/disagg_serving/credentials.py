@@ -52,3 +52,11 @@ def withheld(value: object) -> bool:
             seen.add(id(one))
             waiting += [*one.keys(), *one.values()] if isinstance(one, dict) else one
     return False
+
+
+NOT_SHOWN, MOST_SHOWN = "(not shown: it may be a secret)", 80
+
+
+def quotable(text: str) -> str:
+    """A piece of somebody's file as a message may repeat it: cut where it is long, and not at all where it may be a secret."""
+    return NOT_SHOWN if holds_secret(text) else text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

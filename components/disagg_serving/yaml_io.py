@@ -1,9 +1,12 @@
-"""Reading YAML strictly: safe types only, and a key given twice is an error instead of a silent loss. Dates and times stay texts."""
+"""Reading files that people write: YAML within limits, with the lines and columns of its values, and paths that stay inside a folder."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Hashable, Iterator
+import stat
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +15,9 @@ import yaml
 
 from .errors import Finding, Level, SpecError
 from .place import Place
+from .yaml_nodes import Node, YamlFaultError, compose
 
-MAX_BYTES = 5_000_000
+MAX_BYTES = 1_000_000
 _FROM_PULUMI = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4}) \S+")
 """How a program gets a date or time of its stack file: Pulumi's CLI prints Go's `time.Time` (`unmarshalObject` in
 https://github.com/pulumi/pulumi/blob/v3.276.0/sdk/go/common/resource/config/object.go)."""
@@ -38,45 +42,53 @@ def dates_as_text(value: Any) -> Any:
     return time.date().isoformat() if time == datetime.combine(time, datetime.min.time()) else f"{time.isoformat()}Z"
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe loader that refuses repeated keys."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 (the library's signature)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in seen and name != "<<":
-                raise yaml.constructor.ConstructorError(None, None, f"key {name} stands here twice", key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
-
-    def construct_date(self, node: Any) -> str:
-        try:
-            return str(dates_as_text(self.construct_yaml_timestamp(node)))
-        except (AttributeError, ValueError):  # no day of the calendar: whoever wants one says so
-            return str(node.value)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
-
-
 def read_yaml(path: Path) -> Any:
-    """The plain data of a YAML file.
+    """The plain data of a YAML file, as Pulumi reads it, without tags that make objects; dates and times are texts.
 
-    Raises SpecError when it is not YAML (with line and column), OSError when it cannot be read.
+    Raises SpecError when it is not YAML or beyond the limits (with line and column), OSError when it cannot be read.
     """
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    root = _composed(path, read_file(path, MAX_BYTES + 1))
+    return None if root is None else _texts(root).data()
+
+
+def _composed(path: Path, data: bytes) -> Node | None:
     if len(data) > MAX_BYTES:
-        raise SpecError([Finding("yaml", Level.ERROR, path.name, f"is larger than {MAX_BYTES} bytes", None, "a smaller file")], path)
+        finding = Finding("yaml", Level.ERROR, f"{path.name}:1:1", f"is larger than {MAX_BYTES} bytes", None, "a smaller file", "split it")
+        raise SpecError([finding], path)
     try:
-        return yaml.load(data, Loader=_Loader)  # noqa: S506 (a subclass of the safe loader)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as problem:
-        mark = getattr(problem, "problem_mark", None)
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        what = " ".join(str(getattr(problem, "problem", None) or problem).split())
-        finding = Finding("yaml", Level.ERROR, f"{path.name}{place}", f"is not valid YAML: {what}", None, "", "correct the line")
-        raise SpecError([finding], path) from None
+        return compose(data)
+    except YamlFaultError as fault:
+        place = f"{path.name}:{fault.line}:{fault.column}"
+        raise SpecError([Finding("yaml", Level.ERROR, place, f"is not valid YAML: {fault.problem}", None, "", "correct the line")], path) from None
+
+
+def _texts(root: Node) -> Node:
+    """The node, with dates and times below it as texts."""
+    todo, seen = [root], set[int]()
+    while todo:
+        node = todo.pop()
+        if isinstance(node.value, date):
+            node.value = dates_as_text(node.value)
+        if id(node) not in seen:
+            seen.add(id(node))
+            todo += [*node.items, *node.merges]
+    return root
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The first bytes of a regular file, or of a pipe that the shell made for a command.
+
+    Raises OSError also for what is neither: reading a named pipe or a device may never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        kind = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(kind):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and path.is_relative_to("/dev")):
+            raise OSError(errno.EINVAL, "Is no regular file", str(path))
+        os.set_blocking(descriptor, True)
+        return file.read(most)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -103,8 +115,8 @@ class Marks:
     """The lines and columns of the values of a YAML file, by their places."""
 
     def __init__(self, path: Path) -> None:
-        """Read the marks of a file that `read_yaml` accepts. Raises what PyYAML and the file system raise for others."""
-        self._root = yaml.compose(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        """Read the marks of a file that `read_yaml` accepts. Raises what that raises for others."""
+        self._root = _composed(path, read_file(path, MAX_BYTES + 1))
 
     def find(self, place: Place, *above: str) -> tuple[Span, bool] | None:
         """The lines of a place below the keys `above`, and whether any of it is there; None where the keys above are not.
@@ -113,7 +125,7 @@ class Marks:
         """
         key, node = None, self._root
         for name in above:
-            pair = next(((k, v) for k, v in _pairs(node) if k.value == name), None)
+            pair = next(((k, v) for k, v in _pairs(node) if k.text == name), None)
             if pair is None:
                 return None
             key, node = pair
@@ -123,47 +135,48 @@ class Marks:
         return _span(key, node), rest != place or not place.steps
 
 
-def _step(node: Any, place: Place) -> tuple[Any, Any, Place] | None:
+def _step(node: Node | None, place: Place) -> tuple[Node | None, Node, Place] | None:
     """Key, value and the rest of the place after its first step; None where it leads no further."""
-    if isinstance(node, yaml.SequenceNode):
+    if node is not None and node.kind == "list":
         index, rest = place.steps[0], Place(place.steps[1:])
-        return (None, node.value[index], rest) if isinstance(index, int) and index < len(node.value) else None
-    keys = {k.value: (k, v) for k, v in reversed([*_pairs(node)])}  # of a key that is merged in as well, the mapping's own counts
+        return (None, node.items[index], rest) if isinstance(index, int) and index < len(node.items) else None
+    keys = {k.text: (k, v) for k, v in reversed([*_pairs(node)])}  # of a key that is merged in as well, the mapping's own counts
     first, rest = place.first_key(keys)
-    return (*keys[first], rest) if first in keys else None
+    return (*keys[str(first)], rest) if first in keys else None
 
 
-def _pairs(node: Any) -> Iterator[tuple[Any, Any]]:
-    """Keys that are plain and not empty, with their values; what is merged in comes last."""
-    todo, seen = [node], set[int]()
+def _pairs(node: Node | None) -> Iterator[tuple[Node, Node]]:
+    """Keys that are not empty, with their values; what is merged in comes last."""
+    todo, seen = [node] if node else [], set[int]()
     while todo:
         mapping = todo.pop(0)
-        if id(mapping) in seen or not isinstance(mapping, yaml.MappingNode):
-            continue
-        seen.add(id(mapping))
-        for key, value in mapping.value:
-            if isinstance(key, yaml.ScalarNode) and key.value == "<<":
-                todo += value.value if isinstance(value, yaml.SequenceNode) else [value]
-            elif isinstance(key, yaml.ScalarNode) and key.value:
-                yield key, value
+        if id(mapping) not in seen:
+            seen.add(id(mapping))
+            todo += mapping.merges
+            yield from ((key, value) for key, value in mapping.pairs() if key.text)
 
 
-def _span(key: Any, value: Any) -> Span:
+def _span(key: Node | None, value: Node | None) -> Span:
     """A key with its value where that is short, else the key alone; of an entry of a list the beginning."""
     if value is None:
         return Span(1, 1)
     first = key or value
     # an alias's value stands where its anchor is
-    last = value if isinstance(value, yaml.ScalarNode) and value.start_mark.index >= first.start_mark.index else key
-    end = (last.end_mark.line + 1, last.end_mark.column + 1) if last is not None else None
-    return Span(first.start_mark.line + 1, first.start_mark.column + 1, end)
+    last = value if value.kind == "scalar" and value.start.index >= first.start.index else key
+    end = (last.end.line + 1, last.end.column + 1) if last is not None else None
+    return Span(first.start.line + 1, first.start.column + 1, end)
 
 
 def inside(base: Path, text: str) -> Path | None:
     """`text` as a path below `base`, or None where it leads out or is no path at all."""
     try:
-        path = (base / text).resolve()
+        path = real(base / text)
         path.exists()
     except (OSError, ValueError):
         return None
-    return path if path.is_relative_to(base.resolve()) else None
+    return path if path.is_relative_to(real(base)) else None
+
+
+def real(path: Path) -> Path:
+    """The path without links and `..`; a loop of links is left as it is, for whoever opens it to fail (`Path.resolve` raises RuntimeError)."""
+    return Path(os.path.realpath(path))

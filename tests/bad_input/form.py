@@ -20,7 +20,7 @@ FORM_CASES = [
     Case("unknown key of a role", decode(tensorParalel=2), f"{DECODE}.tensorParalel", allowed="replicas", fix="did you mean tensorParallel?"),
     Case("duplicate key keeps its case", "models: []\nnodePools: {}\nnodePools: {}\n", "env.yaml:3:1", says="nodePools", fix="correct the line"),
     Case("number as key", {**one(), 5: 1}, says="5", allowed="models"),
-    Case("yes as key", "yes: 1\nmodels: []\n", says="true", allowed="models"),
+    Case("true as key", "true: 1\nmodels: []\n", says="true", allowed="models"),
     Case("number as nested key", {**one(), "lws": {5: 1}}, says="lws", allowed="chart"),
     Case("text for a mapping", environment(network="10.0.0.0/16"), "network", "10.0.0.0/16", "a mapping of keys to values"),
     Case("list for a mapping", one(extraEnv=["A=b"]), "models[0].extraEnv", "[A=b]", "a mapping"),

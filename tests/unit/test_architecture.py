@@ -13,7 +13,7 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "place", "guesses", "phrases", "corrections", "credentials", "records", "errors", "pins", "yaml_io"}
+BASE = {"labels", "place", "guesses", "phrases", "corrections", "credentials", "records", "errors", "pins", "yaml_io", "yaml_nodes", "yaml_scalars"}
 FORM = BASE | {"spec", "catalog"}
 PLAN = FORM | {"document", "planning", "forecast"}
 CHECKED = PLAN | {"rules"}
@@ -27,7 +27,9 @@ LAYERS: dict[str, set[str]] = {
     "guesses": set(),
     "errors": {"guesses", "phrases", "corrections", "credentials", "records"},
     "pins": set(),
-    "yaml_io": {"errors", "place"},
+    "yaml_scalars": set(),
+    "yaml_nodes": {"credentials", "yaml_scalars"},
+    "yaml_io": {"errors", "place", "yaml_nodes"},
     "spec": BASE | {"spec"},
     "catalog": FORM,
     "document": {"records", "errors", "document"},

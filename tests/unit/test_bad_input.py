@@ -11,6 +11,7 @@ from bad_input import CASES, UNTRUSTED
 from bad_input.case import Case, decode, one, stack
 from disagg_serving.cli.main import main
 from disagg_serving.errors import Finding
+from disagg_serving.yaml_io import MAX_BYTES
 from factories import ROOT, SHIPPED, aggregated, environment, model, role
 from slots import loose
 
@@ -222,10 +223,14 @@ def test_one_stack_does_not_hide_another(project: Path, capsys: pytest.CaptureFi
     assert "Placement" in text
 
 
-def test_a_file_without_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """A device or a huge file is read up to a bound, not to its end."""
+def test_a_file_without_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device is not read, and a huge file only up to a bound."""
     code, lines = run(capsys, "check", "/dev/zero")
-    assert (code, "is larger than" in lines[0]) == (2, True)
+    assert (code, "is no regular file" in lines[0]) == (1, True)
+    file = tmp_path / "huge.yaml"
+    file.write_text("#" * (MAX_BYTES + 1), encoding="utf-8")
+    code, lines = run(capsys, "check", str(file))
+    assert (code, "huge.yaml:1:1: is larger than" in lines[0]) == (2, True)
 
 
 def test_json_holds_what_the_text_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,9 +185,9 @@ def test_names_are_quoted_in_uris(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("a: &x {b: 1}\nc: {<<: *x, d: 1}\n", "c.b", Span(1, 8, (1, 12))),
         ("a: &x 1\nc: *x\n", "c", Span(2, 1, (2, 2))),
         ("é: {ü: 1}\n", "é.ü", Span(1, 5, (1, 9))),
-        ("? [1]\n: 2\na: &r [*r]\n", "a[0][0][0]", Span(3, 4)),
+        ("a: &r [x]\nb: [[*r]]\n", "b[0][0][0]", Span(1, 8, (1, 9))),
         ("'': {'': [1]}\n", "[0]", Span(1, 1)),
-        ("a: &a {<<: [*a, *a]}\n", "a.b", Span(1, 1, (1, 2))),
+        ("a: &a {c: 1}\nb: {<<: [*a, *a]}\n", "b.d", Span(2, 1, (2, 2))),
         ("", "a.b", Span(1, 1)),
     ],
 )

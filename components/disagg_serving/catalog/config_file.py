@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Finding, Level, SpecError
+from ..yaml_io import read_file, real
 
 LARGEST_BYTES = 10**15
+MOST_BYTES = 100_000_000
+"""The index of a large checkpoint is a file of some megabytes."""
 
 
 class Config:
@@ -44,10 +47,13 @@ class Config:
 
 def read_json(file: Path, root: Path | None) -> dict[str, Any]:
     """The object in a JSON file. Raises SpecError when it cannot be read, or when a link leads out of `root`."""
-    if root is not None and not file.resolve().is_relative_to(root.resolve()):
+    if root is not None and not real(file).is_relative_to(real(root)):
         raise refused("", "is a link that leads out of the project", file.name, "a file inside it")
     try:
-        data = json.loads(file.read_bytes())
+        text = read_file(file, MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise refused("", f"is larger than {MOST_BYTES} bytes", file.name, "a config.json as on Hugging Face")
+        data = json.loads(text)
     except OSError as problem:
         raise refused("", f"cannot be read: {(problem.strerror or 'no such file').lower()}", file.name, "a config.json or its folder") from None
     except (ValueError, RecursionError):

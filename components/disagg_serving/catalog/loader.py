@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from ..errors import Finding, Level, SpecError, closest
 from ..phrases import say
 from ..spec.validation import parse
-from ..yaml_io import inside, read_yaml
+from ..yaml_io import inside, read_yaml, real
 from .entries import Engine, Entry, Instance, Model
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Entries(Mapping[str, E], Generic[E]):
         return str(file.relative_to(self._base)) if file.is_relative_to(self._base) else f"{self.kind}/{file.name}"
 
     def _is_inside(self, file: Path) -> bool:
-        return any(file.resolve().is_relative_to(d.resolve()) for d in self._dirs)
+        return any(real(file).is_relative_to(real(d)) for d in self._dirs)
 
     def _load(self, file: Path) -> E:
         if file in _SHIPPED:
@@ -109,7 +109,7 @@ class Catalog:
 
     def __init__(self, dirs: Sequence[Path] = (), base: Path | None = None) -> None:
         """The package's catalogue and `dirs`; messages name files from `base` on."""
-        folders, start = (PACKAGE_DIR, *dirs), (base or Path.cwd()).resolve() if dirs else PACKAGE_DIR
+        folders, start = (PACKAGE_DIR, *dirs), real(base or Path.cwd()) if dirs else PACKAGE_DIR
         self._dirs = dirs
         self.instances = Entries("instances", lambda: Instance, folders, start)
         self.models = Entries("models", lambda: Model, folders, start)

@@ -19,6 +19,7 @@ from ..report.view import FindingView
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
 from ..spec.stack_file import ENVIRONMENT_KEY, Project, StackFile, find_project, read_environment_file
+from ..yaml_io import real
 from .complete import RULES, STACKS
 
 
@@ -77,11 +78,11 @@ def find_input(name: str) -> Input:
     if path.suffix in (".yaml", ".yml", ".json") or "/" in name or path.is_file():
         file = read_environment_file(path)
         if file.bare:
-            return Input(file, path.resolve().parent)
+            return Input(file, real(path).parent)
         try:
-            project = find_project(path.resolve().parent)
+            project = find_project(real(path).parent)
         except ToolError:
-            return Input(file, path.resolve().parent)
+            return Input(file, real(path).parent)
         return Input(file, project.root, project)
     project = find_project(Path.cwd())
     return Input(project.stack_file(name), project.root, project)

@@ -15,6 +15,7 @@ from ..records import data_of
 from ..report.sizing import header, markdown, text
 from ..rules.sized import answer
 from ..spec.stack_file import find_project
+from ..yaml_io import real
 from .common import CatalogDirs, catalog_with, emit, on_terminal
 from .new_project import SCHEMA, schema_of, stack_text
 from .sizing_options import Options, question, unmet
@@ -112,6 +113,6 @@ def _target(write: str, *, force: bool) -> Path:
 def _project_schema(target: Path) -> str | None:
     """Path of the stack schema from a stack file, None where there is none."""
     try:
-        return schema_of(target, find_project(target.resolve().parent))
+        return schema_of(target, find_project(real(target).parent))
     except ToolError:
         return SCHEMA if (target.parent / SCHEMA).is_file() else None

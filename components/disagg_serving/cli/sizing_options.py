@@ -16,6 +16,7 @@ from ..forecast.fit.engine_shape import KV_DTYPES
 from ..forecast.sizing import Ask, Limits
 from ..forecast.sizing.ask import MOST_NODES
 from ..rules.proposal import Wish, model_name, proposed_context
+from ..yaml_io import real
 from . import answers
 
 LONGEST = 131072
@@ -129,8 +130,8 @@ def _model(o: Options, catalog: Catalog) -> tuple[str, Model | None, str]:
         if not twin:
             o.refuse("model", f"is a {facts.architecture} of a shape that has no step data", o.model, ", ".join(have), MEASURE)
             return o.model, None, ""
-        inside = path.resolve().is_relative_to(Path.cwd())  # a stack file reads nothing outside of its project
-        return (f"./{path.resolve().relative_to(Path.cwd()).as_posix()}", facts, twin) if inside else (twin, facts, twin)
+        inside = real(path).is_relative_to(Path.cwd())  # a stack file reads nothing outside of its project
+        return (f"./{real(path).relative_to(Path.cwd()).as_posix()}", facts, twin) if inside else (twin, facts, twin)
     named = {catalog.models[m].repository.lower(): m for m in catalog.models}
     if (found := named.get(o.model.lower())) is not None:
         o.model = found

@@ -26,6 +26,7 @@ from ..errors import Level, SpecError, Terminated, ToolError, visible
 from ..forecast.cost import today
 from ..records import record_of
 from ..spec.stack_file import read_project
+from ..yaml_io import real
 from .requirements import RequirementsError, interpreter_of
 from .revision import PROJECT_FILES, Revision
 
@@ -137,10 +138,10 @@ def _stacks(revision: Revision, tree: Path, stack: str | None) -> list[str] | Ba
 def _start(revision: Revision, tree: Path, home: str, command: list[str]) -> subprocess.Popen[str]:
     """Run `disagg` of the revision in its work tree."""
     python, own = interpreter_of(revision, tree, cache_folder())
-    roots = [Path(p).resolve() for p in sys.path if p]
-    inside = [r for r in roots if r.is_relative_to(revision.repository.resolve()) and not r.is_relative_to(Path(sys.prefix).resolve())]
+    roots = [real(Path(p)) for p in sys.path if p]
+    inside = [r for r in roots if r.is_relative_to(real(revision.repository)) and not r.is_relative_to(real(Path(sys.prefix)))]
     # the same code need not be compiled anew
-    moved = [tree / r.relative_to(revision.repository.resolve()) for r in inside if own or revision.differs(r)]
+    moved = [tree / r.relative_to(real(revision.repository)) for r in inside if own or revision.differs(r)]
     environment = _environment(os.environ, home)
     paths = [str(m) for m in moved if m.is_dir()] + [p for p in (environment.pop("PYTHONPATH", ""),) if p and not own]
     if paths:

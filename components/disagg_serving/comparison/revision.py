@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import ToolError, did_you_mean
+from ..yaml_io import real
 
 PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
 
@@ -82,7 +83,7 @@ def find_revision(root: Path, asked: str) -> Revision:
         ahead = _git(root, "rev-list", "--count", f"{merge_base}..{commit}").stdout.strip()
         newer = "1 newer commit" if ahead == "1" else f"{ahead} newer commits"
         notes = (f"compared with {merge_base[:10]}, where this branch left {asked}; {asked} has {newer}, not part of this",)
-    return Revision(repository, root.resolve().relative_to(repository.resolve()), asked, merge_base, notes)
+    return Revision(repository, real(root).relative_to(real(repository)), asked, merge_base, notes)
 
 
 def located(revision: Revision, name: str) -> Revision:

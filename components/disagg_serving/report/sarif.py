@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ..errors import Finding, Level
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
-from ..yaml_io import Span
+from ..yaml_io import Span, real
 from .spots import Spots
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -87,6 +87,6 @@ def _plain(text: str) -> str:
 
 def _relative(file: Path) -> str:
     """The file from the root of its repository, as a URI; outside of one from its own folder."""
-    path = file.resolve()
+    path = real(file)
     root = next((folder for folder in path.parents if (folder / ".git").exists()), path.parent)
     return quote(path.relative_to(root).as_posix())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
-from ..errors import Finding
+from ..errors import Finding, SpecError
 from ..place import Place
 from ..spec.stack_file import ENVIRONMENT_KEY
 from ..yaml_io import Marks, Span
@@ -55,5 +53,5 @@ def _marks(file: Path | None) -> Marks | None:
     """The lines of a file, None where it cannot be read: then the findings say why, and where."""
     try:
         return Marks(file) if file else None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError, OSError):
+    except (SpecError, OSError):
         return None

@@ -16,6 +16,7 @@ from ..spec import EnvironmentSpec
 from ..spec.places import pair_of, role_of
 from ..spec.stack_file import ENVIRONMENT_KEY, StackFile
 from ..spec.validation import Parsed, try_parse
+from ..yaml_io import real
 from . import NO_STACK, StackContext, Stage, Subject, rules, run_stage, with_layouts
 from .acceptance import accept, unused_acceptances
 
@@ -48,7 +49,7 @@ class Question(NamedTuple):
 
     def same_as(self, other: Question) -> bool:
         """Whether both have one answer; a folder may be reached by two paths."""
-        return (self.data, self.base.resolve(), self.stack) == (other.data, other.base.resolve(), other.stack)
+        return (self.data, real(self.base), self.stack) == (other.data, real(other.base), other.stack)
 
 
 @dataclass(frozen=True)

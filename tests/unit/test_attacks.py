@@ -1,0 +1,32 @@
+"""Files that once ended in a traceback, a hang or a leak: each is answered within a second of work, with what must be said."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from disagg_serving.cli.main import main
+from factories import ROOT
+
+ATTACKS = ROOT / "tests/data/attacks"
+SAID: dict[str, tuple[int, str]] = {
+    "key-bomb.yaml": (2, "key-bomb.yaml:7:35: is not valid YAML: with all that aliases repeat, the file has more values than"),
+    "merge-overrides.yaml": (2, "error [unknown-key] first:"),
+    "models-set.yaml": (2, "models-set.yaml:3:9: is not valid YAML: tag !!set is not read here"),
+    "yaml-bool-tag.yaml": (2, "yaml-bool-tag.yaml:4:9: is not valid YAML: a value tagged !!bool is none"),
+    "yaml-timestamp-tag.yaml": (2, "yaml-timestamp-tag.yaml:2:9: is not valid YAML: a value tagged !!timestamp is none"),
+}
+"""What `disagg check` of each ends with, and one thing that it says."""
+SECONDS = 1.0
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_attacks_are_answered(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In each format: the exit code, the words, no traceback, and not longer than a second."""
+    code, says = SAID[name]
+    for output in ("text", "json", "sarif"):
+        before = time.process_time()
+        assert main(["check", str(ATTACKS / name), "--format", output]) == code
+        assert time.process_time() - before < SECONDS
+        printed = capsys.readouterr()
+        assert output != "text" or says in printed.out + printed.err
