@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .corrections import Correction, instruction, written
-from .credentials import withheld
+from .credentials import withheld, without
 from .guesses import likely
 from .phrases import say
 from .records import LEFT_OUT, WRITTEN_AS, Record
@@ -97,6 +97,22 @@ class Finding(Record):
         joint = "" if not self.path or self.path.startswith("[") or prefix.endswith(" ") else "."
         joined = prefix + joint + self.path
         return replace(self, path=joined, corrections=())
+
+
+def conceal(findings: Iterable[Finding], secrets: frozenset[str]) -> list[Finding]:
+    """The findings without a word of these secrets, wherever a message, a path or a correction repeats one."""
+    return [_concealed(one, secrets) for one in findings] if secrets else [*findings]
+
+
+def _concealed(finding: Finding, secrets: frozenset[str]) -> Finding:
+    texts = {name: getattr(finding, name) for name in ("path", "message", "allowed", "fix", "accepted")}
+    new: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := without(str(text), secrets)) != str(text)}
+    shown = "" if finding.value is None else show(finding.value) + str(finding.value)
+    if shown and without(shown, secrets) != shown:
+        new["value"] = None
+    if without(str(finding.corrections), secrets) != str(finding.corrections):
+        new["corrections"] = ()
+    return replace(finding, **new) if new else finding
 
 
 class SpecError(Exception):

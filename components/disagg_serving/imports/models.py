@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..catalog import Catalog
+from ..credentials import carries_secret
 from ..planning.command_line import OF_MODEL, OF_ROLE, OWNED
-from ..rules.checks.engine_arguments import OWNED_ENV, carries_secret, is_secret, owned
+from ..rules.checks.engine_arguments import OWNED_ENV, is_secret, owned
 from ..spec import ModelSpec, RoleSpec
 from ..spec.base import model_in
 from ..spec.validation import by_alias

@@ -9,9 +9,8 @@ from typing import Any
 
 import yaml
 
-from ..credentials import holds_secret
+from ..credentials import carries_secret, holds_secret
 from ..errors import Finding, Level, SpecError, visible
-from ..rules.checks.engine_arguments import carries_secret
 from ..yaml_io import MAX_BYTES
 
 MOST_PARTS, DEEPEST = 50_000, 60

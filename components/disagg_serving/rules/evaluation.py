@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..catalog import Catalog, load_catalog
-from ..errors import Finding, Level, SpecError, has_errors, sort_findings
+from ..credentials import secrets_of
+from ..errors import Finding, Level, SpecError, conceal, has_errors, sort_findings
 from ..place import Place
 from ..planning.layout import build_layout, resolve
 from ..planning.pairs import placed
@@ -96,6 +97,7 @@ def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluatio
     if parsed.spec is None:
         return Evaluation(sort_findings(parsed.findings))
     found = evaluate_spec(parsed.spec, base, stack)
+    found = replace(found, findings=conceal(found.findings, secrets_of(data)))
     if not parsed.findings and not parsed.left_out:
         return found
     about_the_rest = _without_guesses([parsed.restore(f) for f in found.findings], parsed)

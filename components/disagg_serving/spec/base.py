@@ -110,5 +110,8 @@ DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 Name = Annotated[str, Before(_text), form(DNS_LABEL, "small letters, digits and dashes, a letter first"), Field(max_length=63)]
 """A DNS label: small letters, digits and dashes, at most 63."""
 
+PathText = Annotated[Text, form(r"^[^{}\x00-\x1f]+$", "a path in one line"), Field(max_length=1024)]
+"""The path of a file, not what stands in it."""
+
 Tags = dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, Before(_text), Field(max_length=256)]]
 """AWS tags, key to value."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ..pins import KUBERNETES
-from .base import KnownLater, RefusalError, Spec, Tags, Text, form
+from .base import KnownLater, PathText, RefusalError, Spec, Tags, Text, form
 
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 ClusterName = Annotated[Text, form(r"^[0-9A-Za-z][A-Za-z0-9_-]*$", "letters, digits, - and _"), Field(max_length=100)]
@@ -101,7 +101,9 @@ class ClusterSpec(Spec):
 class ExistingClusterSpec(Spec):
     """A cluster that somebody else made and keeps; exactly one of kubeconfig, name and stackReference says where it is."""
 
-    kubeconfig: Annotated[Text | None, KnownLater()] = Field(None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent.")
+    kubeconfig: Annotated[PathText | None, KnownLater()] = Field(
+        None, description="Path of a kubeconfig file; no AWS provider is used. Default: absent."
+    )
     context: Text | None = Field(None, description="Context of the kubeconfig. Default: its current context.")
     name: ClusterName | None = Field(None, description="Name of an EKS cluster, looked up in AWS. Default: absent.")
     stack_reference: Annotated[Text, form(r"^[^/\s]+(/[^/\s]+){0,2}$", "organization/project/stack")] | None = Field(

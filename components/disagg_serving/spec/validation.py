@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
-from ..credentials import SECRET_NAMES, holds_secret
-from ..errors import Finding, Level, SpecError, closest, did_you_mean, show
+from ..credentials import SECRET_NAMES, holds_secret, names_secret, secrets_of
+from ..errors import Finding, Level, SpecError, closest, conceal, did_you_mean, show
 from ..phrases import Phrase, join, move_places, parts_of, say, say_key
 from ..place import TOP, Place, Step
 from ..yaml_io import dates_as_text
@@ -90,7 +90,9 @@ def try_parse(model: type[S], data: object) -> Parsed[S]:
         what = "is empty" if data is None else "is not a mapping"
         fix = "start with `models:`; `disagg schema` prints all keys"
         return Parsed(None, [Finding("schema", Level.ERROR, "", what, data, "a mapping of keys to values", fix)])
-    return _Repair(model, deepcopy(dict(data))).run()
+    secrets = secrets_of(data)
+    parsed = _Repair(model, deepcopy(dict(data))).run()
+    return replace(parsed, findings=conceal(parsed.findings, secrets))
 
 
 def by_alias(model: type[BaseModel], data: Any) -> Any:
@@ -284,7 +286,8 @@ class _Cleaner:
         if isinstance(value, dict) and "secure" in value:
             message, allowed = "a secret inside environment is not kept secret", "secrets as separate top-level keys of config"
             return Finding("nested-secret", Level.ERROR, str(Place(loc)), message, None, allowed, _HOW_TO_KEEP_SECRETS)
-        if isinstance(value, str) and _JUDGED_BY_RULES.isdisjoint(loc) and holds_secret(value):
+        named = loc[-2:-1] == ("tags",) and names_secret(str(loc[-1]))
+        if isinstance(value, str) and _JUDGED_BY_RULES.isdisjoint(loc) and (named or holds_secret(value)):
             return _plain_secret(loc, "has a password, key or token in it, which every plan would show")
         if id(value) in above or len(above) > _DEEPEST:
             return Finding("schema", Level.ERROR, str(Place(loc)), "holds itself or is nested too deeply", None, "plain values", "write it out")

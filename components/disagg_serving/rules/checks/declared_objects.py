@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ... import labels
+from ...credentials import carries_secret
 from ...errors import Level
 from ..declared import amount, entries, instance_types_of, mapping_at, node_pools, pod_templates, pools_of, taints_of, tolerates, unknown
 from ..documents import AWS_SAMPLES, KARPENTER, KUBERNETES, PREFILL_AND_DECODE, TAINTS
 from ..registry import Fault, Stage, Subject, rule
-from .engine_arguments import EXPANDED_SECRET, carries_secret
+from .engine_arguments import EXPANDED_SECRET
 
 DEVICES = (labels.GPU, labels.EFA)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...catalog.flags import flags_of
-from ...credentials import holds_secret
+from ...credentials import carries_secret
 from ...errors import Level
 from ...forecast.fit.constants import batch_defaults
 from ...phrases import say
@@ -22,10 +22,8 @@ SHORT_FLAG, OPTIMIZATION, LEVEL_FLAG = re.compile(r"-[A-Za-z]"), re.compile(r"-O
 """vLLM reads -O3 as --optimization-level 3 (utils/argparse_utils.py)."""
 SHORTEST = len("--xx")
 """Shortened flags of so few letters could be any."""
-SECRET_WORDS = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"}
 EXPANDED_SECRET = re.compile(r"\$\((HF_TOKEN|VLLM_API_KEY)\)")
 """The kubelet puts a variable's value where its name stands like this."""
-SECRET_ENDS = ("API_KEY", "ACCESS_KEY", "APIKEY")
 
 FORBIDDEN_ENV = {
     "NCCL_ALGO": "makes the OFI tuner refuse to load",
@@ -339,14 +337,9 @@ def _lengths(s: Subject, served: Served, least: int) -> list[str]:
     return [f"{v.path}.maxModelLen" for v in pairs if not v.candidate or own or len(pairs) == 1]
 
 
-def carries_secret(name: str, text: str) -> bool:
-    """Whether a variable or flag is named like a secret, or its text has a password or token in it."""
-    return bool(set(name.upper().split("_")) & SECRET_WORDS) or name.upper().endswith(SECRET_ENDS) or holds_secret(text)
-
-
 def is_secret(arg: str) -> bool:
-    """Whether a flag is named like a secret, or its value is one; `--max-token-...` counts tokens."""
-    return carries_secret(arg.split("=", 1)[0].lstrip("-").replace("-", "_").replace("_token_", "_"), arg)
+    """Whether a flag is named like a secret, or its value is one."""
+    return carries_secret(arg.split("=", 1)[0], arg)
 
 
 def names(arg: str, flag: str) -> bool:
