@@ -22,7 +22,7 @@ _HOLDS = re.compile(
             rf"(?<![\w-])(?:aws_)?(?:{_WORDS})=\S",
             # the same as YAML, JSON or a header, and as a flag with its value behind a blank
             rf"(?<![\w-])[\"']?(?:aws_)?(?:{_WORDS})[\"']?\s{{0,9}}:\s{{0,9}}[\"']?(?![\s\"'<$|>]|null\b)\S",
-            rf"(?<!\S)--?(?:[a-z]+[_-])?(?:{_WORDS})\s+[^\s-]",
+            rf"(?<!\S)--?(?!secret\s)(?:[a-z]+[_-])?(?:{_WORDS})\s+[^\s-]",  # `pulumi config set --secret NAME` is none
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY",
             # forms of Hugging Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, Google, NVIDIA, Vault, registries, JSON web tokens, HTTP
             r"\bhf_[A-Za-z0-9]{8,}",

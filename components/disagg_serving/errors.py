@@ -107,7 +107,7 @@ def conceal(findings: Iterable[Finding], secrets: frozenset[str]) -> list[Findin
 def _concealed(finding: Finding, secrets: frozenset[str]) -> Finding:
     texts = {name: getattr(finding, name) for name in ("path", "message", "allowed", "fix", "accepted")}
     new: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := without(str(text), secrets)) != str(text)}
-    shown = "" if finding.value is None else show(finding.value) + str(finding.value)
+    shown = "" if finding.value is None else f"{show(finding.value)} {finding.value}"
     if shown and without(shown, secrets) != shown:
         new["value"] = None
     if without(str(finding.corrections), secrets) != str(finding.corrections):

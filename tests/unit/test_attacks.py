@@ -15,6 +15,8 @@ SAID: dict[str, tuple[int, str]] = {
     "models-set.yaml": (2, "models-set.yaml:3:9: is not valid YAML: tag !!set is not read here"),
     "yaml-bool-tag.yaml": (2, "yaml-bool-tag.yaml:4:9: is not valid YAML: a value tagged !!bool is none"),
     "yaml-timestamp-tag.yaml": (2, "yaml-timestamp-tag.yaml:2:9: is not valid YAML: a value tagged !!timestamp is none"),
+    "secret-flag-space.yaml": (2, "error [extra-args] models[0].extraArgs[0]: is not a flag"),
+    "secret-kubeconfig-inline.yaml": (2, "error [plain-secret] existingCluster.kubeconfig: has a password"),
 }
 """What `disagg check` of each ends with, and one thing that it says."""
 SECONDS = 1.0
@@ -30,3 +32,4 @@ def test_attacks_are_answered(name: str, capsys: pytest.CaptureFixture[str]) -> 
         assert time.process_time() - before < SECONDS
         printed = capsys.readouterr()
         assert output != "text" or says in printed.out + printed.err
+        assert "leaked" not in printed.out + printed.err
