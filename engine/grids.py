@@ -293,9 +293,12 @@ def grids(models: tuple[str, ...]) -> tuple[Grid, ...]:
 
 ELSEWHERE = {
     "calibration": "about figures of a log, which no flag holds",
+    "connector-settings": "tells what has no effect",
     "context-fit": "vLLM refuses it after it has measured the GPU's memory",
     "engine-libfabric": "about the image: NIXL loads LIBFABRIC when the engine starts on a node with EFA",
+    "engine-lmcache": "about the image: the package is loaded when the engine starts",
     "extra-env": "vLLM reads variables without looking for wrong ones",
+    "host-kv": "about the pod's memory, which no flag names",
     "latent-copies": "tells, refuses nothing",
     "memory-margin": "seen under traffic, on a GPU",
     "memory-fit": "vLLM refuses it when weights are loaded or memory is measured, on a GPU",

@@ -13,7 +13,7 @@ from disagg_serving.manifests.lws import CONTROLLER_LABELS
 from disagg_serving.manifests.names import picker_name, router_labels
 from disagg_serving.manifests.serving import build_leader_worker_set, build_pod_template, build_service
 from disagg_serving.pins import lws_image
-from disagg_serving.planning.command_line import kv_transfer_config
+from disagg_serving.planning.connector import BACKENDS
 from disagg_serving.planning.placement import place
 from disagg_serving.planning.shapes import Group, Layout, Served
 from disagg_serving.rules.evaluation import evaluate_file
@@ -115,7 +115,7 @@ def _pod(picture: Picture, name: str, group: Group, index: int, node: str) -> No
     pod["spec"]["tolerations"].append({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"})
     pod["status"] = {**READY, "phase": "Running", "containerStatuses": [{"name": "vllm", "state": {"running": {}}}]}
     picture.lists[pods_in(group.namespace)].append(pod)
-    backend = ", ".join(kv_transfer_config(group)["kv_connector_extra_config"]["backends"])
+    backend = ", ".join(BACKENDS)
     said = metrics(transfers=2, local=2) if group.role == "decode" else metrics(local=2000)
     picture.answers[group.namespace, name] = Answers(f"INFO Backend {backend} was instantiated\n", said, group.served.engine.version)
 

@@ -19,7 +19,7 @@ from disagg_serving.manifests.lws import CONTROLLER_LABELS
 from disagg_serving.manifests.names import picker_name, router_labels
 from disagg_serving.manifests.network_policy import PROXY_PORT
 from disagg_serving.pins import lws_image
-from disagg_serving.planning.command_line import kv_transfer_config
+from disagg_serving.planning.connector import BACKENDS
 from disagg_serving.planning.shapes import Group, Layout, Served
 
 from bench.cluster import Cluster
@@ -54,7 +54,7 @@ class EngineStandIn:
         served = self.group.served
         split = served.spec.disaggregated
         self.version = served.engine.version
-        self.backend = kv_transfer_config(self.group)["kv_connector_extra_config"]["backends"][0] if split else ""
+        self.backend = BACKENDS[0] if split else ""
         self.prompt, self.failed, self.waiting, self.running = 2 * PROMPT, 0, 0, 0
         self.transfers, self.local = (2, 2) if self.group.role == "decode" else (0, 2 * PROMPT)
         self.write_log()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..document.capacity import EngineCapacity, PerGpu
 from ..errors import Finding, SpecError
+from ..planning.connector import connector_of
 from ..planning.extras import arguments_of
 from ..planning.shapes import Group, Layout, block_size_of
 from .fit import Calibration, Capacity, EngineShape, capacity
@@ -18,6 +19,7 @@ KERNELS = ("deep_gemm", "flashinfer_cutlass", "flashinfer_trtllm", "marlin", "tr
 def shape_of(group: Group) -> EngineShape:
     """What the memory of one engine of a group depends on. Raises SpecError for numbers that no engine has."""
     served, role, model = group.served, group.spec, group.served.spec
+    offload = connector_of(model, group.role).offload
     measured, flags = role.calibration, _flags([extra.value for extra in arguments_of(model, group.role)])
     return EngineShape(
         facts=served.facts,
@@ -36,7 +38,7 @@ def shape_of(group: Group) -> EngineShape:
         max_num_seqs=role.max_num_seqs,
         gpu=group.instance.gpu.name,
         eager="--enforce-eager" in flags,
-        kv_offload_gib=_amount(flags.get("--kv-offloading-size", "")),
+        kv_offload_gib=offload.host_gib if offload else _amount(flags.get("--kv-offloading-size", "")),
         text_only="--language-model-only" in flags,
         whole_encoder=flags.get("--mm-encoder-tp-mode") == "data",
         moe_backend=flags["--moe-backend"] if flags.get("--moe-backend") in KERNELS else "",

@@ -11,6 +11,7 @@ from ..spec import ModelSpec, RoleSpec
 from ..spec.base import Spec
 from ..spec.engine_flags import FlagField, flag_fields
 from ..spec.serving import RoleName
+from .connector import kv_transfer_config
 from .extras import arguments_of
 from .shapes import Group, Served, block_size_of
 
@@ -43,7 +44,7 @@ class OwnFlag(NamedTuple):
 
 
 _STREAMED = say("set {weights.s3}, which streams the weights")
-_SPLIT = "set prefill and decode, which move KV by NIXL over EFA"
+_SPLIT = say("set prefill and decode, which move KV by NIXL over EFA, and {connector}")
 _NODES = say("set {tensorParallel}, {pipelineParallel} or {dataParallel} of the role, from which the nodes of an engine follow")
 _RANKS = say("set {dataParallel} of the role, or {replicas}")
 _LEADER = "$(LWS_LEADER_ADDRESS)"
@@ -61,7 +62,7 @@ _OF_ENGINE = (
     OwnFlag("--disable-access-log-for-endpoints", "", lambda *_: "/health,/metrics,/v1/models"),
     OwnFlag("--load-format", _STREAMED, lambda group, _: "runai_streamer" if group.served.weights_uri else None),
     OwnFlag("--model-loader-extra-config", _STREAMED, lambda group, _: streamer_config(group) if group.served.weights_uri else None),
-    OwnFlag("--kv-transfer-config", _SPLIT, lambda group, _: kv_transfer_config(group) if group.served.spec.disaggregated else None),
+    OwnFlag("--kv-transfer-config", _SPLIT, lambda group, _: kv_transfer_config(group.served.spec, group.role)),
 )
 _OF_PODS = (
     OwnFlag("--nnodes", _NODES, _of_nodes("$(LWS_GROUP_SIZE)")),
@@ -166,13 +167,3 @@ def streamer_config(group: Group) -> dict[str, Any]:
     """Settings of the Run:ai streamer; ranks of one pod share the reading, over nodes or data-parallel ranks that is not known to work."""
     shared = group.size == 1 and group.spec.tensor_parallel > 1 and group.spec.data_parallel == 1
     return {"concurrency": STREAMER_CONCURRENCY, **({"distributed": True} if shared else {})}
-
-
-def kv_transfer_config(group: Group) -> dict[str, Any]:
-    """The NIXL connector of one role. No engine_id: replicas would share it and miss a peer's restart."""
-    return {
-        "kv_connector": "NixlConnector",
-        "kv_role": "kv_producer" if group.role == "prefill" else "kv_consumer",
-        "kv_load_failure_policy": "fail",
-        "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
-    }

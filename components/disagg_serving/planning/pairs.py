@@ -102,9 +102,16 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
         "speculative.method": model.speculative.method if model.speculative else None,
         "extraArgs": [f for f in flags if f.split("=", maxsplit=1)[0] not in LOGS_ONLY],
         "extraEnv": {n: v for n, v in model.extra_env.items() if not n.startswith(LOG_VARIABLES)},
+        **_of_connector(model),
         # only where roles say any: pairs without them keep the identity that releases gave them
         **({"shared": of_roles} if of_roles else {}),
     }
+
+
+def _of_connector(model: ModelSpec) -> dict[str, Any]:
+    """What both roles must know of the connector, where it is not what releases before had."""
+    said = {"mode": model.connector.mode, "lease": model.connector.lease_seconds, "buffer": model.connector.buffer_device}
+    return {"connector": said} if said != {"mode": "pull", "lease": None, "buffer": None} else {}
 
 
 def placed(findings: Iterable[Finding]) -> list[Finding]:

@@ -12,6 +12,7 @@ from ..catalog import Engine, Instance, Model
 from ..spec import CapacitySpec, EnvironmentSpec, ModelSpec, NodePoolsSpec, RoleSpec
 from ..spec.places import pair_path
 from ..spec.serving import RoleName
+from .host_memory import shm_gib_of
 from .image_sources import located
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ SCRATCH_GIB = 20
 """Local disk besides the weights: logs, compile caches."""
 SIDECAR_CPU_MILLIS, SIDECAR_MEMORY_MIB = 1000, 1024
 """Requests of the routing sidecar on decode pods; they come on top of the engine's share."""
-SHM_GIB, LARGE_SHM_GIB, SMALL_POD_GPUS = 20, 64, 4
-"""Shared memory up to four GPUs and above: what llm-d uses for tensor parallelism, and the least of the samples for whole nodes."""
 
 API_PORT, BEHIND_SIDECAR_PORT = 8000, 8200
 GQA_BLOCK_SIZE = 128
@@ -278,7 +277,7 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
         replicas=role.least_replicas,
         engine_requests=engine,
         sidecar_requests=sidecar,
-        shm_gib=role.shm_gib or (SHM_GIB if gpus <= SMALL_POD_GPUS else LARGE_SHM_GIB),
+        shm_gib=shm_gib_of(served.spec, name, gpus, size),
         pool=pool,
         node_selector=_node_selector(name, role, pool, zone),
         tolerations=_tolerations(name, role, made=pools_made),

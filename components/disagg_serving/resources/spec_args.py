@@ -16,12 +16,14 @@ __all__ = [
     "CandidateWeightsSpecArgs",
     "CapacitySpecArgs",
     "ClusterSpecArgs",
+    "ConnectorSpecArgs",
     "DnsSpecArgs",
     "EndpointSpecArgs",
     "EnvironmentSpecArgs",
     "ExistingClusterSpecArgs",
     "ExistingNetworkSpecArgs",
     "GatewaySpecArgs",
+    "KvOffloadSpecArgs",
     "LwsSpecArgs",
     "MaintenanceWindowSpecArgs",
     "MeasuredOnSpecArgs",
@@ -34,6 +36,7 @@ __all__ = [
     "RateSpecArgs",
     "ReservationSpecArgs",
     "RoleAutoscalingSpecArgs",
+    "RoleConnectorSpecArgs",
     "RoleSpecArgs",
     "RouterSpecArgs",
     "RoutingSpecArgs",
@@ -329,6 +332,38 @@ class SpeculativeSpecArgs(TypedDict):
     """Tokens guessed ahead."""
 
 
+class KvOffloadSpecArgs(TypedDict):
+    """Host memory to which an engine's KV cache overflows, so that a prefix that left the GPUs need not be calculated again."""
+
+    host_gib: Required[int]
+    """Host memory of one data-parallel rank in GiB, all its GPUs together; it counts as memory of the pod. A p5 node has 2 TB."""
+
+    backend: NotRequired[Literal["native", "lmcache"]]
+    """native is vLLM's OffloadingConnector, which keeps KV in /dev/shm. lmcache needs an engine whose catalogue entry names the `lmcache` that its image holds. Default: native."""
+
+
+class ConnectorSpecArgs(TypedDict):
+    """The NIXL connector of vLLM. A role's own `connector` wins where both say the same setting."""
+
+    load_failure_policy: NotRequired[Literal["fail", "recompute"]]
+    """What decode does with a request whose KV did not arrive: fail answers with an error, recompute calculates the missing blocks again (kv_load_failure_policy). Default: fail."""
+
+    num_threads: NotRequired[int]
+    """Threads of NIXL's UCX backend (num_threads); LIBFABRIC, by which KV moves over EFA, takes none. Default: vLLM's 4."""
+
+    offload: NotRequired[KvOffloadSpecArgs]
+    """Keep KV in host memory, too: beside NIXL by MultiConnector, or in server mode. Default: off."""
+
+    mode: NotRequired[Literal["pull", "push"]]
+    """pull lets decode read KV, push lets prefill write it (NixlPushConnector) and may have pipeline stages. push was never run on EFA. NIXL compares it, so it is of the model. Default: pull."""
+
+    lease_seconds: NotRequired[int]
+    """How long prefill keeps KV that nobody has fetched or renewed (kv_lease_duration); decode renews it every sixth of this. Default: vLLM's 30."""
+
+    buffer_device: NotRequired[Literal["cuda", "cpu"]]
+    """Where NIXL reads and writes KV (kv_buffer_device). cpu copies all of a GPU's KV cache to host memory and counts as memory of the pod. Both roles have the same. Default: cuda."""
+
+
 class RoleAutoscalingSpecArgs(TypedDict):
     """Between which bounds KEDA scales a role, and on what. Each threshold is what one engine may carry before another one is wanted."""
 
@@ -443,6 +478,19 @@ class RateSpecArgs(TypedDict):
     """The form of engine that was measured; on another form than the role's the rate is a range, half to twice as much. Default: the role's own."""
 
 
+class RoleConnectorSpecArgs(TypedDict):
+    """Settings of the connector that each role may have for itself."""
+
+    load_failure_policy: NotRequired[Literal["fail", "recompute"]]
+    """What decode does with a request whose KV did not arrive: fail answers with an error, recompute calculates the missing blocks again (kv_load_failure_policy). Default: fail."""
+
+    num_threads: NotRequired[int]
+    """Threads of NIXL's UCX backend (num_threads); LIBFABRIC, by which KV moves over EFA, takes none. Default: vLLM's 4."""
+
+    offload: NotRequired[KvOffloadSpecArgs]
+    """Keep KV in host memory, too: beside NIXL by MultiConnector, or in server mode. Default: off."""
+
+
 class TolerationSpecArgs(TypedDict):
     """A Kubernetes toleration, for nodes that this project does not make."""
 
@@ -475,7 +523,7 @@ class RoleSpecArgs(TypedDict):
     """GPUs that share each layer. Default: 1."""
 
     pipeline_parallel: NotRequired[int]
-    """Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."""
+    """Stages of layers. Above 1 in server mode, and on prefill with connector.mode push. Default: 1."""
 
     data_parallel: NotRequired[int]
     """Copies of attention in one engine, each with tensorParallel x pipelineParallel GPUs and a KV cache of its own, that share the experts (MoE). One engine of tensorParallel 8 and dataParallel 2 takes 16 GPUs. Default: 1."""
@@ -521,6 +569,9 @@ class RoleSpecArgs(TypedDict):
 
     extra_env: NotRequired[Mapping[str, str]]
     """More environment variables of this role, never secrets. They join the model's extraEnv; a variable that stands in both has the role's value. Default: none."""
+
+    connector: NotRequired[RoleConnectorSpecArgs]
+    """Settings of the KV connector that this role has for itself. Default: the model's connector."""
 
     node_selector: NotRequired[Mapping[str, str]]
     """Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."""
@@ -731,6 +782,9 @@ class CandidateSpecArgs(TypedDict):
     block_size: NotRequired[Literal[16, 32, 64, 128]]
     """Tokens in a KV block. Default: the model's."""
 
+    connector: NotRequired[ConnectorSpecArgs]
+    """How KV moves and what is kept in host memory, all of it. Default: the model's."""
+
     speculative: NotRequired[SpeculativeSpecArgs]
     """Speculative decoding; null turns it off. Default: the model's."""
 
@@ -794,6 +848,9 @@ class ModelSpecArgs(TypedDict):
 
     speculative: NotRequired[SpeculativeSpecArgs]
     """Speculative decoding. Default: off."""
+
+    connector: NotRequired[ConnectorSpecArgs]
+    """How KV moves from prefill to decode, and what is kept in host memory. Default: NIXL, pull."""
 
     prefill: NotRequired[RoleSpecArgs]
     """Role that reads prompts and produces KV. Needs decode. Default: absent."""

@@ -184,6 +184,7 @@ _ALWAYS = (
     "calibration",
     "capacity",
     "charts",
+    "connector",
     "engine_arguments",
     "environment",
     "experts",

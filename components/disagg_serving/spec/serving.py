@@ -9,6 +9,7 @@ from ..pins import DEFAULT_ENGINE
 from .autoscaling import RoleAutoscalingSpec
 from .base import AtLeastOne, Before, Count, Fraction, Name, Positive, Spec, Text, form, number
 from .capacity import CapacitySpec
+from .connector import ConnectorSpec, RoleConnectorSpec
 from .engine_flags import EngineFlag
 from .gateway import GatewaySpec
 from .measured import CalibrationSpec, RateSpec
@@ -51,7 +52,7 @@ class RoleSpec(Spec):
         1, description="GPUs that share each layer. Default: 1."
     )
     pipeline_parallel: Annotated[AtLeastOne, Field(le=64), EngineFlag("--pipeline-parallel-size", unless=1)] = Field(
-        1, description="Stages of layers. Above 1 only in server mode: vLLM refuses it on a NIXL decoder. Default: 1."
+        1, description="Stages of layers. Above 1 in server mode, and on prefill with connector.mode push. Default: 1."
     )
     data_parallel: Annotated[AtLeastOne, Field(le=64), EngineFlag("--data-parallel-size", unless=1)] = Field(
         1,
@@ -109,6 +110,9 @@ class RoleSpec(Spec):
         {},
         description="More environment variables of this role, never secrets. They join the model's extraEnv; a variable that stands in both has "
         "the role's value. Default: none.",
+    )
+    connector: RoleConnectorSpec = Field(
+        default={}, validate_default=True, description="Settings of the KV connector that this role has for itself. Default: the model's connector."
     )
     node_selector: dict[Text, LabelValue] = Field(
         {}, description="Labels of the nodes to use; only where no NodePools are made (existingCluster.autoMode: false). Default: none."
@@ -187,6 +191,7 @@ class CandidateSpec(Spec):
     dtype: Dtype | None = Field(None, description="Dtype of activations. Default: the model's.")
     kv_cache_dtype: KvCacheDtype | None = Field(None, description="Dtype of the KV cache. Default: the model's.")
     block_size: BlockSize | None = Field(None, description="Tokens in a KV block. Default: the model's.")
+    connector: ConnectorSpec | None = Field(None, description="How KV moves and what is kept in host memory, all of it. Default: the model's.")
     speculative: SpeculativeSpec | None = Field(None, description="Speculative decoding; null turns it off. Default: the model's.")
     prefill: RoleSpec | None = Field(None, description="The whole role. Default: the model's.")
     decode: RoleSpec | None = Field(None, description="The whole role. Default: the model's.")
@@ -230,6 +235,9 @@ class ModelSpec(Spec):
     )
     speculative: Annotated[SpeculativeSpec | None, EngineFlag("--speculative-config")] = Field(
         None, description="Speculative decoding. Default: off."
+    )
+    connector: ConnectorSpec = Field(
+        default={}, validate_default=True, description="How KV moves from prefill to decode, and what is kept in host memory. Default: NIXL, pull."
     )
     prefill: RoleSpec | None = Field(None, description="Role that reads prompts and produces KV. Needs decode. Default: absent.")
     decode: RoleSpec | None = Field(None, description="Role that receives KV and writes answers. Needs prefill. Default: absent.")

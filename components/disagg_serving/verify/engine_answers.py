@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ..manifests.engine import NODE_CACHE_PATH, uses_node_cache
-from ..planning.command_line import kv_transfer_config
-from ..planning.shapes import Group, Served
+from ..planning.connector import BACKENDS
+from ..planning.shapes import Served
 from .metrics import NOTHING, Metrics, read_metrics
 from .points import Point, compare, failed, ok, unknown
 from .snapshot import Object, Unread
@@ -46,13 +46,13 @@ def _pod(view: View, engine: Engine, number: int, pod: Object) -> Iterator[Point
                 "engine-version", subject, wanted, answers.version.partition("+")[0], "the image is not what its tag says: give imageDigest"
             )
     if group.served.spec.disaggregated:
-        yield _backend(subject, group, answers.log)
+        yield _backend(subject, answers.log)
     if uses_node_cache(group.served):
         yield _node_cache(subject, answers.log, ready=is_true(pod, "Ready"))
 
 
-def _backend(subject: str, group: Group, log: str | Unread) -> Point:
-    wanted = ", ".join(kv_transfer_config(group)["kv_connector_extra_config"]["backends"])
+def _backend(subject: str, log: str | Unread) -> Point:
+    wanted = ", ".join(BACKENDS)
     if isinstance(log, Unread):
         return unknown("nixl-backend", subject, wanted, log.reason)
     found = ", ".join(dict.fromkeys(BACKEND.findall(log)))
@@ -91,10 +91,12 @@ def _split(view: View, served: Served, leaders: list[tuple[Engine, Object]]) -> 
     seen = {engine: metrics_of(view, engine) for engine, _ in leaders}
     prefill = [m for e, m in seen.items() if e.group.role == "prefill"]
     decode = {e: m for e, m in seen.items() if e.group.role == "decode"}
+    # who moves KV counts the transfers
+    movers = decode if served.spec.connector.mode == "pull" else {e: m for e, m in seen.items() if e.group.role == "prefill"}
     unread = [m for m in seen.values() if isinstance(m, Unread)]
     used = _prefill_used(served, prefill, list(decode.values()), unread)
     yield used
-    for engine, found in decode.items():
+    for engine, found in movers.items():
         yield from _transfers(engine, found, used)
     routing = served.spec.gateway.routing.disaggregation
     if routing == "always" or not served.spec.gateway.enabled:  # otherwise short prompts are decode's own

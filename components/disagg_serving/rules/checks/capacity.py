@@ -10,10 +10,11 @@ from ...errors import Level
 from ...forecast.cost import OLD_DAYS, cost_of, old_prices, today
 from ...phrases import Phrase, join, say
 from ...place import Place
+from ...planning.host_memory import usual_shm_gib
 from ...planning.node_bounds import most_replicas, sources
 from ...planning.placement import bounded, by_pool, pack
 from ...planning.reserved import reserved_on_demand
-from ...planning.shapes import LARGE_SHM_GIB, SCRATCH_GIB, SHM_GIB, SMALL_POD_GPUS, Group, local_disk_gib, room_of
+from ...planning.shapes import SCRATCH_GIB, Group, local_disk_gib, room_of
 from ..documents import EC2, KUBERNETES, LLM_D, LWS, QUOTAS
 from ..registry import Fault, Stage, Subject, remove, rule, use
 
@@ -39,7 +40,8 @@ def pod_fits_node(s: Subject) -> Iterator[Fault]:
                 fitting = [n for n in (_part(group, offered, sidecar), int(most)) if n >= 1]
                 ways = [use(place, *fitting), remove(place) if _given(group, key) is not None else []]
                 yield Fault(place, message, _given(group, key), f"at most {most:g}", ways=ways, otherwise=OTHERWISE[key])
-        if group.shm_gib * 1024 >= group.engine_requests.memory_mib:
+        # what host memory holds of KV has a rule of its own, host-kv
+        if (group.spec.shm_gib or usual_shm_gib(group.engine_requests.gpus)) * 1024 >= group.engine_requests.memory_mib:
             most, place, memory = group.engine_requests.memory_mib // 1024 - 1, f"{group.path}.shmGiB", f"{group.path}.memoryGiB"
             roomy = [n for n in (most + 1 - _beside_shm(group), most) if n >= 1]
             ways = [use(place, *roomy), [*remove(memory), *use(memory, group.shm_gib + _beside_shm(group))]]
@@ -67,7 +69,7 @@ def host_memory(s: Subject) -> Iterator[Fault]:
         if ask.cpu_millis < 1000 * gpus:
             message = f"is less than a vCPU a GPU, each of which has a process that must keep up with it ({gpus} a pod)"
             yield _too_little(f"{group.path}.cpu", message, group.spec.cpu, gpus)
-        usual = SHM_GIB if gpus <= SMALL_POD_GPUS else LARGE_SHM_GIB
+        usual = usual_shm_gib(gpus)
         if shm < usual and gpus > 1:
             message = f"is less than pods of {gpus} GPUs are known to run with"
             yield _too_little(f"{group.path}.shmGiB", message, group.spec.shm_gib, usual)

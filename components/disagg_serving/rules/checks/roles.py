@@ -10,6 +10,7 @@ from ...corrections import Correction
 from ...errors import Level, SpecError
 from ...forecast.capacities import capacity_of, shape_of
 from ...forecast.fit import EngineShape, Fit
+from ...forecast.fit.constants import release
 from ...forecast.fit.gpus import gpu_of, native_on
 from ...forecast.fit.kv import block_size, layer_bytes
 from ...phrases import say
@@ -26,6 +27,8 @@ RANKS = range(1, 65)
 """Numbers of data-parallel ranks that are proposed."""
 PROPOSED_SIZES = (16, 32, 64)
 """Tensor-parallel sizes over several nodes that are proposed."""
+PUSHED_WINDOWS = (0, 33)
+"""The release from which the push connector cuts KV of several groups (nixl/base_worker.py: _supports_pp_hma)."""
 ADD_ROLE = {"prefill": "add decode, or rename prefill to server", "decode": "add prefill, or rename decode to server"}
 
 
@@ -110,13 +113,36 @@ def heads(s: Subject) -> Iterator[Fault]:
 
 @rule("nixl-pipeline-parallel", Level.ERROR, Stage.FORM, f"{NIXL_CONNECTOR}base_worker.py and {VLLM_ISSUE}52913", judges="engine")
 def nixl_pipeline_parallel(s: Subject) -> Iterator[Fault]:
-    """Prefill and decode have no pipeline stages: vLLM refuses them on a NIXL decoder and does not support them on a pull producer."""
+    """Decode has no pipeline stages, which vLLM refuses there, and prefill has some only with the push connector and KV that it can cut."""
     for served, name, role, path in s.roles():
-        if name != "server" and role.pipeline_parallel > 1:
+        why = _no_stages(served, name) if role.pipeline_parallel > 1 else ""
+        if why:
             both = all(other.pipeline_parallel > 1 for other in served.spec.roles.values())
             ways = [in_roles(served, name, "pipelineParallel", [1], together=both), *other_engines(s, served, name, rdma=True, together=both)]
-            advice, place = "use server mode for pipeline parallelism", f"{path}.pipelineParallel"
-            yield Fault(place, "is not possible with the nixl connector", role.pipeline_parallel, "1", advice, ways=ways)
+            pushed = name == "prefill" and served.spec.connector.mode == "pull"
+            advice = say("set {connector.mode} to push, or use server mode") if pushed else "use server mode for pipeline parallelism"
+            yield Fault(f"{path}.pipelineParallel", why, role.pipeline_parallel, "1", advice, ways=ways)
+
+
+def _no_stages(served: Served, name: RoleName) -> str:
+    """Why a role cannot have pipeline stages; an empty text where it can."""
+    facts, old = served.facts, release(served.engine.version) < PUSHED_WINDOWS
+    if name == "server":
+        return ""
+    if name == "decode":
+        return "is not possible with the nixl connector"
+    if served.spec.connector.mode == "pull":
+        return "is not possible with the nixl connector"
+    if facts.linear_attention is not None:
+        return "is not possible for a model with linear attention, whose states the push connector does not cut"
+    if facts.sliding_window is None:
+        return ""
+    if old:
+        return f"is not possible for a model with sliding windows on vLLM {served.engine.version}"
+    decode = served.spec.decode
+    if decode and facts.mla is None and decode.tensor_parallel > served.spec.roles["prefill"].tensor_parallel:
+        return say("is not possible for a model with sliding windows while decode has more {tensorParallel} than prefill")
+    return ""
 
 
 @rule("pd-kv-layout", Level.ERROR, Stage.LAYOUT, f"{PREFILL_AND_DECODE} and {VLLM}vllm/platforms/cuda.py")
