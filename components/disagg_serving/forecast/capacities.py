@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..document.capacity import EngineCapacity, PerGpu
 from ..errors import Finding, SpecError
 from ..planning.connector import connector_of
+from ..planning.drafts import draft_of
 from ..planning.extras import arguments_of
 from ..planning.shapes import Group, Layout, block_size_of
 from .fit import Calibration, Capacity, EngineShape, capacity
@@ -19,6 +20,7 @@ KERNELS = ("deep_gemm", "flashinfer_cutlass", "flashinfer_trtllm", "marlin", "tr
 def shape_of(group: Group) -> EngineShape:
     """What the memory of one engine of a group depends on. Raises SpecError for numbers that no engine has."""
     served, role, model = group.served, group.spec, group.served.spec
+    draft = draft_of(served)
     offload = connector_of(model, group.role).offload
     measured, flags = role.calibration, _flags([extra.value for extra in arguments_of(model, group.role)])
     return EngineShape(
@@ -42,7 +44,9 @@ def shape_of(group: Group) -> EngineShape:
         text_only="--language-model-only" in flags,
         whole_encoder=flags.get("--mm-encoder-tp-mode") == "data",
         moe_backend=flags["--moe-backend"] if flags.get("--moe-backend") in KERNELS else "",
-        speculative=model.speculative is not None,
+        speculative=model.speculative is not None and draft is None,
+        draft_gb=(draft.checkpoint_gb or 0) if draft else 0,
+        draft_facts=draft.facts if draft else None,
         draft_tokens=model.speculative.num_speculative_tokens if model.speculative else 0,
         nixl=model.disaggregated,
         all2all_backend=role.all2all_backend,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import labels
+from ..planning.drafts import draft_of
 from ..planning.shapes import Served
 from ..planning.startup import mirror_budget_seconds
 from . import copy_weights
@@ -24,25 +25,40 @@ IMAGE_SLACK_SECONDS = 600
 
 def build_mirror_jobs(pairs: Sequence[Served]) -> list[dict[str, Any]]:
     """The Jobs of a model's pairs: one for each repository and revision, none where the bucket is filled by somebody else."""
-    jobs = [build_mirror_job(served) for served in pairs if served.spec.weights.mirror]
+    jobs = [build_mirror_job(served, copied) for served in pairs if served.spec.weights.mirror for copied in _copied(served)]
     return list({job["metadata"]["name"]: job for job in reversed(jobs)}.values())[::-1]
 
 
-def build_mirror_job(served: Served) -> dict[str, Any]:
+class Copied(NamedTuple):
+    """What one Job copies: a repository at a revision to a folder of the bucket; the model itself, or its draft."""
+
+    repository: str
+    revision: str | None
+    prefix: str
+    uri: str | None
+
+
+def _copied(served: Served) -> list[Copied]:
+    draft = draft_of(served)
+    drafts = [Copied(draft.repository, draft.revision, draft.s3_prefix, draft.uri)] if draft else []
+    return [Copied(served.repository, served.spec.weights.revision, served.s3_prefix, served.weights_uri), *drafts]
+
+
+def build_mirror_job(served: Served, copied: Copied) -> dict[str, Any]:
     """The Job. Its name changes with repository, revision and place, so another revision is another Job."""
     weights, script = served.spec.weights, inspect.getsource(copy_weights)
     s3 = weights.s3
-    if s3 is None or weights.revision is None:
-        raise ValueError("a mirror needs s3 and revision; rule weights-source says so before")
-    what = "\0".join([served.repository, weights.revision, str(served.weights_uri)])
+    if s3 is None or copied.revision is None:
+        raise ValueError("a mirror needs s3 and revision; rules weights-source and draft-model say so before")
+    what = "\0".join([copied.repository, copied.revision, str(copied.uri)])
     name = f"{served.spec.name[:40]}-mirror-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
     metadata = managed(name, served)
     seconds = mirror_budget_seconds(served)
     env: list[dict[str, Any]] = [
-        {"name": "REPOSITORY", "value": served.repository},
-        {"name": "REVISION", "value": weights.revision},
+        {"name": "REPOSITORY", "value": copied.repository},
+        {"name": "REVISION", "value": copied.revision},
         {"name": "BUCKET", "value": s3.bucket},
-        {"name": "PREFIX", "value": served.s3_prefix},
+        {"name": "PREFIX", "value": copied.prefix},
         {"name": "HF_HOME", "value": "/scratch/huggingface"},
         {"name": "TMPDIR", "value": "/scratch"},
     ]

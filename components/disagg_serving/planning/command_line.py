@@ -12,6 +12,7 @@ from ..spec.base import Spec
 from ..spec.engine_flags import FlagField, flag_fields
 from ..spec.serving import RoleName
 from .connector import kv_transfer_config
+from .drafts import speculative_config
 from .extras import arguments_of
 from .shapes import Group, Served, block_size_of
 
@@ -121,6 +122,7 @@ def options(served: Served, name: RoleName, role: RoleSpec) -> dict[str, Option]
         "servedModelName": model.served_model_name or model.name,
         "maxModelLen": served.max_model_len,
         "blockSize": block_size_of(served),
+        "speculative": speculative_config(served),
         "weights.revision": model.weights.revision if served.weights_uri is None else None,
         f"{name}.all2allBackend": (role.all2all_backend or DEFAULT_BACKEND) if spread else None,
     }

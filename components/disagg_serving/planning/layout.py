@@ -45,9 +45,8 @@ def resolve(spec: EnvironmentSpec, catalog: Catalog, base: Path) -> tuple[list[S
         if facts and engine and router in catalog.routers and len(found) == len(named):
             instances = {name: found[f"{name}.instanceType"] for name in model.roles}
             rated = {named[place]: instance for place, instance in found.items()}
-            served.append(
-                Served(i, model, facts, engine, instances, catalog.routers, router, spec.image_sources, region, catalog.metrics, candidate, rated)
-            )
+            known = (catalog.routers, router, spec.image_sources, region, catalog.metrics)
+            served.append(Served(i, model, facts, engine, instances, *known, candidate, _draft_facts(model, catalog), rated))
     return served, findings
 
 
@@ -123,6 +122,11 @@ def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
         return read_model(file, model.name, model.repository, base)
     except SpecError as problem:
         raise SpecError([f.below(f"{path}.model: ") if f.path else f.below(f"{path}.model") for f in problem.findings]) from None
+
+
+def _draft_facts(model: ModelSpec, catalog: Catalog) -> Model | None:
+    named = model.speculative.model if model.speculative else None
+    return catalog.models.get(named) if named else None
 
 
 def _engine(model: ModelSpec, catalog: Catalog, path: str) -> Engine:

@@ -103,6 +103,7 @@ def in_common(groups: Sequence[Group]) -> dict[str, Any]:
         "extraArgs": [f for f in flags if f.split("=", maxsplit=1)[0] not in LOGS_ONLY],
         "extraEnv": {n: v for n, v in model.extra_env.items() if not n.startswith(LOG_VARIABLES)},
         **_of_connector(model),
+        **({"speculative.model": [model.speculative.model, model.speculative.revision]} if model.speculative and model.speculative.model else {}),
         # only where roles say any: pairs without them keep the identity that releases gave them
         **({"shared": of_roles} if of_roles else {}),
     }

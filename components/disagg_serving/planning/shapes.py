@@ -12,6 +12,7 @@ from ..catalog import Engine, Instance, Model
 from ..spec import CapacitySpec, EnvironmentSpec, ModelSpec, NodePoolsSpec, RoleSpec
 from ..spec.places import pair_path
 from ..spec.serving import RoleName
+from .drafts import checkpoint_gb
 from .host_memory import shm_gib_of
 from .image_sources import located
 
@@ -47,6 +48,7 @@ class Served:
     region: str | None = None
     metric_lists: Mapping[str, MetricList] = field(default_factory=dict)
     candidate: bool = False
+    draft_facts: Model | None = None
     rated_on: Mapping[str, Instance] = field(default_factory=dict)
     """Instance types by id: those of its roles, and those that rates say they were measured on."""
 
@@ -296,7 +298,7 @@ def build_group(served: Served, name: RoleName, role: RoleSpec, zone: str | None
 def local_disk_gib(served: Served) -> int:
     """Local disk of a pod: 1.1 x the checkpoint where it keeps a download of its own, and scratch."""
     keeps = served.weights_uri is None and served.spec.weights.cache == "pod"
-    return (math.ceil(1.1 * served.facts.checkpoint_gb * 1e9 / GIB) if keeps else 0) + SCRATCH_GIB
+    return (math.ceil(1.1 * checkpoint_gb(served) * 1e9 / GIB) if keeps else 0) + SCRATCH_GIB
 
 
 def pool_name(role: RoleName, instance: Instance, capacity: CapacitySpec) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from .drafts import checkpoint_gb
 from .shapes import Served
 
 BASE_SECONDS = 600
@@ -20,7 +21,7 @@ SAFETY = 1.5
 
 def load_seconds(served: Served) -> float:
     """Seconds that a pod waits for its weights, at the slow end of what is reported for their source."""
-    return served.facts.checkpoint_gb / (STREAM_GB_PER_SECOND if served.weights_uri else DOWNLOAD_GB_PER_SECOND)
+    return checkpoint_gb(served) / (STREAM_GB_PER_SECOND if served.weights_uri else DOWNLOAD_GB_PER_SECOND)
 
 
 def startup_budget_seconds(served: Served) -> int:
@@ -39,5 +40,5 @@ def ready_wait_seconds(served: Served) -> int | None:
 
 def mirror_budget_seconds(served: Served) -> int:
     """Seconds after which a copy to S3 counts as failed: 1.5 x (600 s + down + up, one after the other), in whole minutes."""
-    seconds = served.facts.checkpoint_gb / DOWNLOAD_GB_PER_SECOND + served.facts.checkpoint_gb / STREAM_GB_PER_SECOND
+    seconds = checkpoint_gb(served) / DOWNLOAD_GB_PER_SECOND + checkpoint_gb(served) / STREAM_GB_PER_SECOND
     return math.ceil(SAFETY * (BASE_SECONDS + seconds) / 60) * 60

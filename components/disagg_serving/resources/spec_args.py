@@ -326,10 +326,19 @@ class SpeculativeSpecArgs(TypedDict):
     """Speculative decoding; the same on both roles, because the KV layout depends on it."""
 
     method: Required[str]
-    """vLLM's method, for example mtp."""
+    """vLLM's method: mtp drafts with the model's own layers, ngram with its prompt, eagle3 with a draft model."""
 
     num_speculative_tokens: Required[int]
     """Tokens guessed ahead."""
+
+    model: NotRequired[str]
+    """The draft model, for eagle, eagle3, draft_model and dflash: a catalogue id or a Hugging Face repository. With weights.s3 its files are in the same bucket, below its repository and revision; weights.mirror copies them, too. Default: none."""
+
+    revision: NotRequired[str]
+    """Commit of the draft model's repository. Default: the head of main."""
+
+    checkpoint_gb: NotRequired[float]
+    """Size of the draft model's files in decimal GB, which memory, disk and start-up count. Default: the catalogue's."""
 
 
 class KvOffloadSpecArgs(TypedDict):

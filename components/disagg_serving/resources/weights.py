@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 import pulumi
 
 from ..manifests.names import mirror_account
+from ..planning.drafts import read_folders, written_folders
 from ..planning.shapes import Layout, Served
 from ..spec import S3WeightsSpec
 from . import iam
@@ -74,9 +75,9 @@ class Weights(pulumi.ComponentResource):
                 self._bucket(s3)
             # one role a service account, which all pairs of a model share
             pairs = [served, *layout.candidates_of(served)]
-            self._access(served, s3, "weights-read", model.name, sorted({p.s3_base for p in pairs}))
+            self._access(served, s3, "weights-read", model.name, sorted({f for p in pairs for f in read_folders(p)}))
             if model.weights.mirror:
-                self._access(served, s3, "weights-write", mirror_account(served), sorted({p.s3_prefix for p in pairs}))
+                self._access(served, s3, "weights-write", mirror_account(served), sorted({f for p in pairs for f in written_folders(p)}))
         self.register_outputs({})
 
     def _bucket(self, s3: S3WeightsSpec) -> None:

@@ -198,6 +198,7 @@ _ALWAYS = (
     "reservations",
     "roles",
     "rollout",
+    "speculation",
     "weights",
 )
 _SELDOM = {Stage.OBJECTS: ("declared_objects", "programs"), Stage.LOOK_UP: ("look_ups",)}

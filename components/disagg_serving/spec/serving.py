@@ -133,8 +133,19 @@ class RoleSpec(Spec):
 class SpeculativeSpec(Spec):
     """Speculative decoding; the same on both roles, because the KV layout depends on it."""
 
-    method: Text = Field(..., description="vLLM's method, for example mtp.")
+    method: Text = Field(..., description="vLLM's method: mtp drafts with the model's own layers, ngram with its prompt, eagle3 with a draft model.")
     num_speculative_tokens: Annotated[AtLeastOne, Field(le=32)] = Field(..., description="Tokens guessed ahead.")
+    model: Place | None = Field(
+        None,
+        description="The draft model, for eagle, eagle3, draft_model and dflash: a catalogue id or a Hugging Face repository. With weights.s3 its "
+        "files are in the same bucket, below its repository and revision; weights.mirror copies them, too. Default: none.",
+    )
+    revision: Word | None = Field(None, description="Commit of the draft model's repository. Default: the head of main.")
+    checkpoint_gb: Positive | None = Field(
+        None,
+        alias="checkpointGB",
+        description="Size of the draft model's files in decimal GB, which memory, disk and start-up count. Default: the catalogue's.",
+    )
 
 
 class WorkloadSpec(Spec):

@@ -30,7 +30,8 @@ class EngineShape:
     (--mm-encoder-tp-mode data), `nixl` whether the engine moves KV over NIXL,
     `all2all_backend` how whole experts exchange tokens (DeepEP keeps buffers for it), `moe_backend` the kernel of experts by its name in
     catalog/expert-kernels.yaml (empty: vLLM's choice), `kv_offload_gib` host memory of
-    one data-parallel rank that KV cache overflows to. None of `block_size`, `max_num_batched_tokens` and
+    one data-parallel rank that KV cache overflows to, `draft_gb` the size of a draft model's files in decimal GB and `draft_facts` what the
+    catalogue knows of it (None: one layer like the model's). None of `block_size`, `max_num_batched_tokens` and
     `max_num_seqs` means vLLM's default. Raises SpecError for numbers that no engine has.
     """
 
@@ -60,6 +61,8 @@ class EngineShape:
     whole_encoder: bool = False
     moe_backend: str = ""
     kv_offload_gib: float = 0
+    draft_gb: float = 0
+    draft_facts: Model | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no engine has."""

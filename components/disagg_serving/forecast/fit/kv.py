@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...catalog.families import family_of
@@ -94,6 +95,7 @@ def kv_plan(shape: EngineShape) -> KvPlan:
         shards = shape.decode_context_parallel
         return KvPlan(size, tuple(math.ceil(b / shards) for b in sums), tuple(b * size for b in sums), shards=shards)
     drafts = facts.mtp_layers if shape.speculative and states else 0
+    drafts += math.ceil(draft_token_bytes(shape) / per_layer)
     full = facts.layers - windows - states + drafts
     page, full_block, window_block = _pages(shape, size, per_layer, windowed=windows > 0)
     kinds = [n for n in (full, windows, states) if n]
@@ -120,7 +122,16 @@ def _grown(shape: EngineShape, stage: Stage) -> int:
     window, layers = shape.facts.sliding_window, stage.layers + stage.mtp
     others = share(window.layers, shape.facts, stage) if window else 0
     size = (layers - others) * layer_bytes(shape) + others * window_bytes(shape)
-    return size + indexer_layers(shape.facts, stage) * indexer_bytes(shape)
+    return size + indexer_layers(shape.facts, stage) * indexer_bytes(shape) + (draft_token_bytes(shape) if stage.is_last else 0)
+
+
+def draft_token_bytes(shape: EngineShape) -> int:
+    """Bytes of a token in the layers of a draft model on one GPU; EAGLE has one layer."""
+    if not shape.draft_gb:
+        return 0
+    if shape.draft_facts is None:
+        return layer_bytes(shape)
+    return shape.draft_facts.layers * layer_bytes(replace(shape, facts=shape.draft_facts, draft_gb=0, pipeline_parallel=1))
 
 
 def _pages(shape: EngineShape, size: int, per_layer: int, *, windowed: bool) -> tuple[int, int, int]:

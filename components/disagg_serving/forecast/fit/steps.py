@@ -67,7 +67,10 @@ def explain(shape: EngineShape, plan: KvPlan, f: Figures) -> tuple[Step, ...]:
         steps.append(Step("log against formula", f"{record.kv_gib:g} GiB hold {calculated:,} by formula, {record.tokens:,} by log", off))
     if release(shape.engine_version) > release(newest_engine()):
         steps.append(Step("engine", f"{shape.engine_version} is newer than the figures", f"calculated as for {newest_engine()}"))
-    if shape.speculative and shape.facts.mtp_layers == 0:
+    if shape.draft_gb:
+        each = f"{shape.draft_gb * 1e9 / GIB / shape.tensor_parallel:.2f} GiB"
+        steps.append(Step("draft model", f"{shape.draft_gb:g} GB over {shape.tensor_parallel} GPUs, in the weights of the last stage", each))
+    elif shape.speculative and shape.facts.mtp_layers == 0:
         steps.append(Step("draft model", "the model has no MTP layers", "a draft model of its own is not counted"))
     return tuple(steps)
 

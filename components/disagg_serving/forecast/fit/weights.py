@@ -154,6 +154,7 @@ def weight_parts(shape: EngineShape, stage: Stage, precision: Precision | None =
         "embeddings and head": table * tables,
         # the projection of embedding and hidden state; the embedding is shared only while one stage has both
         "draft projection": stage.mtp * 2 * h * h * BF16 + (table if stage.mtp and not stage.is_first else 0),
+        "draft model": shape.draft_gb * 1e9 / shape.tensor_parallel if stage.is_last else 0,
         "rotary table": facts.context_length * rotated * BF16,
         "residual streams": layers * _streams(facts),
         "vision tower": tower_weights(shape) if stage.is_first else 0,

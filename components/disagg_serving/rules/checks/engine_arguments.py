@@ -83,7 +83,7 @@ FORECAST_ENV = frozenset({"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_
 OWN_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "mtp"})
 """Methods that need no draft model, beside those of single architectures, whose names end like MTP."""
 OTHER_DRAFTS = frozenset({"eagle", "eagle3", "draft_model", "dflash", "custom_class"})
-"""Methods that need a draft model, which `speculative` does not name."""
+"""Methods that need a draft model."""
 MTP = re.compile(r"(^|_)mtp$")
 
 
@@ -272,7 +272,7 @@ def kv_dtype(s: Subject) -> Iterator[Fault]:
 
 @rule("speculative-method", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/speculative.py (SpeculativeMethod)", judges="engine")
 def speculative_method(s: Subject) -> Iterator[Fault]:
-    """A speculative method is one of vLLM's that drafts without another model, and mtp has layers to draft with."""
+    """A speculative method is one of vLLM's, names the draft model that it needs, and mtp has layers to draft with."""
     for served in s.served:
         if served.spec.speculative is None:
             continue
@@ -287,7 +287,9 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
                 message = f"has no layers to draft with: {served.spec.model} has none for it"
                 yield Fault(path, message, method, allowed, ways=ways)
         elif method in OTHER_DRAFTS:
-            yield Fault(path, "needs a draft model, which speculative does not name", method, allowed, ways=ways)
+            if served.spec.speculative.model is None:
+                advice = say("name a draft model of {} in {speculative.model}", served.repository)
+                yield Fault(path, "needs a draft model", method, say("{speculative.model}, or {}", allowed), advice, ways=ways)
         elif method not in OWN_DRAFTS:
             yield Fault(path, "is not known here as a method of vLLM", method, allowed, "see vLLM's SpeculativeMethod", Level.WARNING)
         elif method == "suffix":

@@ -16,6 +16,7 @@ from ...forecast.cost import extended_price, today
 from ...phrases import join, say, say_key
 from ...pins import KUBERNETES, LWS_MINIMUM_KUBERNETES, NEWEST_KUBERNETES
 from ...place import Place
+from ...planning.drafts import checkpoint_gb
 from ...planning.pairs import pairs_of
 from ...planning.startup import startup_budget_seconds
 from ...spec import EndpointSpec
@@ -248,7 +249,7 @@ def ready_wait(s: Subject) -> Iterator[Fault]:
         asked, budget = served.spec.wait_for_ready_seconds, startup_budget_seconds(served)
         if asked is not None and asked < budget and not served.candidate:
             source = "S3" if served.weights_uri else "Hugging Face"
-            message = f"is less than a start may take, {budget} s with {served.facts.checkpoint_gb:g} GB from {source}"
+            message = f"is less than a start may take, {budget} s with {checkpoint_gb(served):g} GB from {source}"
             place = f"{served.path}.waitForReadySeconds"
             yield Fault(place, message, asked, f"{budget} or more", ways=[use(place, budget), remove(place)])
 

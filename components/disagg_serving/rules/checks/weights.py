@@ -9,6 +9,7 @@ from ...corrections import written
 from ...errors import Level
 from ...phrases import say
 from ...place import Place
+from ...planning.drafts import checkpoint_gb
 from ...planning.shapes import Served, group_size
 from ...spec import S3WeightsSpec
 from ...spec.network import region_of
@@ -124,11 +125,11 @@ def weights_download(s: Subject) -> Iterator[Fault]:
         if served.weights_uri or served.spec.weights.cache == "node":
             continue
         pods = _pods(served)
-        total = pods * served.facts.checkpoint_gb
+        total = pods * checkpoint_gb(served)
         if total >= MUCH_GB:
             message = f"is downloaded by each of {pods} pods: {total:,.0f} GB from Hugging Face at every start, through the NAT gateway"
             fix = say("set {weights.s3} and {weights.mirror}, which copies it once")
-            yield Fault(f"{served.path}.weights", message, f"{served.facts.checkpoint_gb:g} GB", f"less than {MUCH_GB} GB in all", fix)
+            yield Fault(f"{served.path}.weights", message, f"{checkpoint_gb(served):g} GB", f"less than {MUCH_GB} GB in all", fix)
 
 
 @rule("node-cache", Level.WARNING, Stage.FORM, f"{EKS}ml-inference-fast-model-loading.html and docs/proof.md")
