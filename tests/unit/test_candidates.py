@@ -157,7 +157,7 @@ def test_findings_stand_where_they_can_be_repaired() -> None:
     ids = [(f.id, f.path) for f in check(environment(model(candidate=OTHER))).findings]
     assert ("revision-unpinned", "models[0].weights.revision") in ids
     assert ("revision-unpinned", "models[0].candidate.weights.revision") not in ids
-    assert ("engine-stale-peer", "models[0].candidate.engine") in ids
+    assert ("engine-bugs", "models[0].candidate.engine") in ids
 
     plugin = {"routing": {"decode": [{"type": "queue-scorerr"}]}}
     activated = {**OTHER, "activate": True}

@@ -45,7 +45,7 @@ def test_eagle3_names_its_draft_on_both_roles() -> None:
 def test_a_catalogue_id_is_a_draft_too() -> None:
     """The repository and the size are the catalogue's."""
     asked = {"method": "draft_model", "numSpeculativeTokens": 3, "model": "llama-3.1-8b-instruct"}
-    assert config(speculative=asked)["model"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert config(speculative=asked, maxModelLen=16384)["model"] == "meta-llama/Llama-3.1-8B-Instruct"
     assert not findings(environment(model(speculative=asked)), "speculative-method")
 
 
@@ -60,7 +60,7 @@ def test_without_a_draft_the_field_is_named() -> None:
 @pytest.mark.parametrize("name", ["llama-3.3-70b-instruct-fp8", "gpt-oss-120b"])
 def test_draft_takes_memory_disk_and_time(draft: dict[str, Any], name: str) -> None:
     """Its weights and its KV leave fewer tokens, its files take disk, and the start may take longer, also of a model with windows."""
-    plain, drafted = (layout(environment(model(model=name, speculative=one))) for one in (None, draft))
+    plain, drafted = (layout(environment(model(model=name, maxModelLen=16384, speculative=one))) for one in (None, draft))
     before, after = (capacity_of(of.groups[1]) for of in (plain, drafted))
     assert before is not None
     assert after is not None

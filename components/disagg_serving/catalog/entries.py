@@ -222,6 +222,7 @@ class Engine(Entry):
     cuda: Version | None = Field(None, description="CUDA version.")
     tag_verified: bool = Field(..., description="Whether the tag was seen in its registry.")
     stale_peer_fix: bool = Field(..., description="Whether decode survives a prefill restart (https://github.com/vllm-project/vllm/issues/50047).")
+    fixes: list[EntryId] = Field([], description="Known bugs (engines/bugs) that the image has a fix for, though its versions do not tell.")
     lmcache: Version | None = Field(None, description="LMCache version in the image; its build file is then a source. Absent where none is known.")
     deep_ep: bool = Field(False, description="Whether it carries DeepEP for EFA (deepep_v2).")
     default_gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = Field(..., description="vLLM's own default.")

@@ -14,6 +14,7 @@ from ..yaml_io import inside, read_yaml, real
 from .entries import Engine, Entry, Instance, Model
 
 if TYPE_CHECKING:
+    from .bugs import Bug
     from .metric_list import MetricList
     from .router import Router
 
@@ -116,6 +117,7 @@ class Catalog:
         self.engines = Entries("engines", lambda: Engine, folders, start)
         self.routers = Entries("routers", _router, folders, start)
         self.metrics = Entries("metrics", _metric_list, folders, start)
+        self.bugs = Entries("engines/bugs", _bug, folders, start)
 
     def known_model(self, name: str) -> Model | None:
         """The model of an id, or of the repository on Hugging Face that an entry names; None where there is none. Raises as entries do."""
@@ -134,7 +136,7 @@ class Catalog:
         """Errors about what lies in the user's folders and is never read: files under another name than their id, and folders that are misspelt."""
         if not self._dirs:
             return []
-        shelves: list[Entries[Any]] = [self.instances, self.models, self.engines, self.routers, self.metrics]
+        shelves: list[Entries[Any]] = [self.instances, self.models, self.engines, self.routers, self.metrics, self.bugs]
         kinds = [shelf.kind for shelf in shelves]
         odd = [d for folder in self._dirs for d in sorted(folder.iterdir()) if d.is_dir() and d.name not in kinds and any(d.glob("*.yaml"))]
         likely = [(d, closest(d.name, kinds, 0.8)) for d in odd]
@@ -162,6 +164,12 @@ def is_path(name: str, base: Path) -> bool:
     """Whether a model's name means a config.json or its folder: it is written as a path, or there is one below `base`."""
     written = name.startswith((".", "/")) or name.endswith((".json", "/")) or name.count("/") > 1
     return written or ((file := inside(base, name)) is not None and file.exists())
+
+
+def _bug() -> type[Bug]:
+    from .bugs import Bug  # noqa: PLC0415 (slow)
+
+    return Bug
 
 
 def load_catalog(dirs: Sequence[str] = (), base: Path | None = None) -> Catalog:

@@ -186,6 +186,7 @@ _ALWAYS = (
     "charts",
     "connector",
     "engine_arguments",
+    "engine_bugs",
     "environment",
     "experts",
     "flags",

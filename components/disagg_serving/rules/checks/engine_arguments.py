@@ -14,7 +14,7 @@ from ...phrases import say
 from ...planning.command_line import OWNED
 from ...planning.extras import roles_reached, written_arguments, written_variables
 from ...planning.shapes import Served, group_size
-from ..documents import EKS, LIBFABRIC, VLLM, VLLM_ISSUE
+from ..documents import EKS, LIBFABRIC, VLLM
 from ..registry import Fault, Stage, Subject, remove, rule, use
 from .weights import COMMIT
 
@@ -106,17 +106,6 @@ def engine_version(s: Subject) -> Iterator[Fault]:
             newer = [e for e in s.catalog.engines if _tuple(s.catalog.engines[e].version) >= _tuple(oldest)]
             path, message = f"{served.path}.engine", f"is vLLM {served.engine.version}, too old for {served.spec.model}"
             yield Fault(path, message, served.spec.engine, f"vLLM {oldest} or newer", ways=[use(path, *reversed(newer))])
-
-
-@rule("engine-stale-peer", Level.WARNING, Stage.FORM, f"{VLLM_ISSUE}49238 {VLLM_ISSUE}50047 https://github.com/ai-dynamo/nixl/pull/1986")
-def engine_stale_peer(s: Subject) -> Iterator[Fault]:
-    """Decode survives the restart of a prefill pod only with the stale-peer fix."""
-    for served in s.served:
-        if served.spec.disaggregated and not served.engine.stale_peer_fix:
-            able = [e for e in s.catalog.engines if s.catalog.engines[e].stale_peer_fix and s.catalog.engines[e].libfabric]
-            message = "lacks the stale-peer fix: decode can fail for an hour after a prefill pod restarts"
-            path = f"{served.path}.engine"
-            yield Fault(path, message, served.spec.engine, ", ".join(able), ways=[use(path, *reversed(able))])
 
 
 @rule("image-unverified", Level.INFO, Stage.FORM, "our choice: docs/security.md")
