@@ -21,7 +21,7 @@ AREAS: Mapping[str, str] = {
     "environment": "Network, cluster and secrets", "namespaces": "Whose a namespace is", "roles": "Prefill and decode",
     "pairing": "What both roles share", "connector": "The KV connector",
     "parallel": "Parallelism", "experts": "Expert parallelism", "engine_arguments": "The engine",
-    "speculation": "Draft models", "engine_bugs": "Known bugs of engines",
+    "speculation": "Draft models", "existing_nodes": "Nodes that exist", "engine_bugs": "Known bugs of engines",
     "flags": "Flags of your own", "memory": "GPU memory",
     "calibration": "Measured memory", "weights": "Weights", "capacity": "Nodes", "reservations": "Reserved capacity", "balance": "Traffic",
     "autoscaling": "Autoscaling", "rollout": "Rollout", "gateway": "The way in", "charts": "Charts", "observability": "Observability",

@@ -33,6 +33,7 @@ LEADER = "0"
 
 # Kubernetes
 ZONE = "topology.kubernetes.io/zone"
+HOST_NAME = "kubernetes.io/hostname"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
 POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"

@@ -106,7 +106,7 @@ def _misnamed(where: str, entry_id: object, name: str) -> Finding:
 
 
 class Catalog:
-    """Instance types, models, engine images, router releases and lists of metrics."""
+    """Instance types, models, engine images and their known bugs, router releases and lists of metrics."""
 
     def __init__(self, dirs: Sequence[Path] = (), base: Path | None = None) -> None:
         """The package's catalogue and `dirs`; messages name files from `base` on."""

@@ -10,8 +10,8 @@ from .. import labels
 from ..planning.shapes import API_PORT, Group, Served
 from ..spec import EnvironmentSpec
 from .engine import API_KEY_KEY, API_KEY_SECRET, TOKEN_KEY, TOKEN_SECRET, from_secret
-from .mirror import HUB_VARIABLES
-from .names import LOAD_LABELS, managed, owned, picker_name, service_name
+from .mirror import hub_variables
+from .names import LOAD_LABELS, managed, owned, picker_name, pull_secrets, service_name
 from .network_policy import PROXY_PORT, build_load_policies
 
 CPU, MEMORY_GIB, SCRATCH_GIB = 4, 8, 2
@@ -47,7 +47,7 @@ def build_load(run: Run, served: Served, groups: Sequence[Group], spec: Environm
 
 def build_load_job(run: Run, served: Served, groups: Sequence[Group], seconds: int) -> dict[str, Any]:
     """The Job of a run; it ends after so many seconds at the latest, and is kept for a day."""
-    hub = {n: v for n, v in sorted(served.spec.extra_env.items()) if n.upper() in HUB_VARIABLES}
+    hub = hub_variables(served)
     env: list[dict[str, Any]] = [{"name": n, "value": v} for n, v in {"HF_HOME": RESULTS, "USER": "vllm", "VLLM_NO_USAGE_STATS": "1", **hub}.items()]
     if served.spec.weights.token_key:
         env.append(from_secret("HF_TOKEN", TOKEN_SECRET, TOKEN_KEY))
@@ -79,6 +79,7 @@ def build_load_job(run: Run, served: Served, groups: Sequence[Group], seconds: i
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "restartPolicy": "Never",
+                    **pull_secrets(served),
                     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                     "initContainers": [generator],
                     "containers": [printer],

@@ -13,13 +13,14 @@ from ..planning.shapes import Served
 from ..planning.startup import mirror_budget_seconds
 from . import copy_weights
 from .engine import TOKEN_KEY, TOKEN_SECRET, aws_region, from_secret
-from .names import MIRROR_LABELS, managed, mirror_account, owned
+from .names import MIRROR_LABELS, managed, mirror_account, owned, pull_secrets
 
-CPU, MEMORY_GIB = 2, 4
 FILE_GIB = 40
 """Local disk of the Job: it holds one file at a time, and shards of checkpoints are 5 to 40 GB."""
 RETRIES = 4
 HUB_VARIABLES = frozenset({"HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
+HUB_PREFIXES = ("HF_HUB_", "HF_XET_")
+"""Of the hub's client (huggingface_hub, hf_xet), which is the same in the Job as in the engines."""
 IMAGE_SLACK_SECONDS = 600
 
 
@@ -53,7 +54,7 @@ def build_mirror_job(served: Served, copied: Copied) -> dict[str, Any]:
     what = "\0".join([copied.repository, copied.revision, str(copied.uri)])
     name = f"{served.spec.name[:40]}-mirror-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
     metadata = managed(name, served)
-    seconds = mirror_budget_seconds(served)
+    seconds, memory = mirror_budget_seconds(served), f"{weights.mirror_memory_gib}Gi"
     env: list[dict[str, Any]] = [
         {"name": "REPOSITORY", "value": copied.repository},
         {"name": "REVISION", "value": copied.revision},
@@ -62,7 +63,7 @@ def build_mirror_job(served: Served, copied: Copied) -> dict[str, Any]:
         {"name": "HF_HOME", "value": "/scratch/huggingface"},
         {"name": "TMPDIR", "value": "/scratch"},
     ]
-    env += [{"name": n, "value": v} for n, v in (aws_region(served) | _hub(served)).items()]
+    env += [{"name": n, "value": v} for n, v in (aws_region(served) | hub_variables(served)).items()]
     if weights.token_key:
         env.append(from_secret("HF_TOKEN", TOKEN_SECRET, TOKEN_KEY))
     return {
@@ -78,7 +79,9 @@ def build_mirror_job(served: Served, copied: Copied) -> dict[str, Any]:
                     "serviceAccountName": mirror_account(served),
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
+                    # each try is a new pod: one that was admitted before its Pod Identity association never gets credentials
                     "restartPolicy": "Never",
+                    **pull_secrets(served),
                     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                     "containers": [
                         {
@@ -88,8 +91,8 @@ def build_mirror_job(served: Served, copied: Copied) -> dict[str, Any]:
                             "command": ["python3", "-c", script],
                             "env": env,
                             "resources": {
-                                "requests": {"cpu": str(CPU), "memory": f"{MEMORY_GIB}Gi", labels.EPHEMERAL_STORAGE: f"{FILE_GIB}Gi"},
-                                "limits": {"memory": f"{MEMORY_GIB}Gi"},
+                                "requests": {"cpu": f"{weights.mirror_cpu:g}", "memory": memory, labels.EPHEMERAL_STORAGE: f"{FILE_GIB}Gi"},
+                                "limits": {"memory": memory},
                             },
                             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                             "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
@@ -102,6 +105,6 @@ def build_mirror_job(served: Served, copied: Copied) -> dict[str, Any]:
     }
 
 
-def _hub(served: Served) -> dict[str, str]:
-    """Variables of the engine by which it finds another hub or a proxy; the copy takes the same way."""
-    return {n: v for n, v in sorted(served.spec.extra_env.items()) if n.upper() in HUB_VARIABLES}
+def hub_variables(served: Served) -> dict[str, str]:
+    """Variables of the model by which its engines find and ask a hub; whoever else downloads for it takes the same way."""
+    return {n: v for n, v in sorted(served.spec.extra_env.items()) if n.upper() in HUB_VARIABLES or n.startswith(HUB_PREFIXES)}

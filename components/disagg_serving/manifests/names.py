@@ -64,6 +64,12 @@ def router_labels(served: Served) -> dict[str, str]:
     return {labels.ROUTER_RELEASE: picker_name(served)}
 
 
+def pull_secrets(served: Served) -> dict[str, Any]:
+    """Part of a pod's spec that names what its registries ask for."""
+    named = served.spec.image_pull_secrets
+    return {"imagePullSecrets": [{"name": name} for name in named]} if named else {}
+
+
 def priority_class(served: Served) -> str:
     """Name of a model's PriorityClass, which is not in a namespace."""
     return f"{served.spec.name}-serving"

@@ -12,7 +12,7 @@ from ..planning.shapes import API_PORT, BEHIND_SIDECAR_PORT, SIDECAR_CPU_MILLIS,
 from ..planning.startup import ready_wait_seconds
 from ..spec import EnvironmentSpec
 from .engine import API_KEY_KEY, API_KEY_SECRET, TOKEN_KEY, TOKEN_SECRET, build_container, grace_seconds, uses_node_cache
-from .names import leader_selector, managed, mirror_account, owned, priority_class, service_name
+from .names import leader_selector, managed, mirror_account, owned, priority_class, pull_secrets, service_name
 from .network_policy import build_network_policies
 
 SECRET_PLACEHOLDER = "<secret>"  # noqa: S105 (what is shown instead of one)
@@ -121,12 +121,20 @@ def build_leader_worker_set(group: Group) -> dict[str, Any]:
             },
             "leaderWorkerTemplate": {
                 "size": group.size,
-                # a lone pod restarts in place and keeps its weights; NCCL groups must restart whole
-                "restartPolicy": "RecreateGroupAfterStart" if group.size > 1 else "None",
+                "restartPolicy": _restart_policy(group),
                 **template,
             },
         },
     }
+
+
+def _restart_policy(group: Group) -> str:
+    """NCCL groups must restart whole, and a lone pod restarts in place and keeps its weights.
+
+    One that streams them keeps none and is recreated, too: credentials of EKS Pod Identity are put into a pod at its admission, and one that
+    was admitted before its association took effect never gets any (https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html).
+    """
+    return "RecreateGroupAfterStart" if group.size > 1 or group.served.weights_uri else "None"
 
 
 def build_pod_template(group: Group, *, worker: bool) -> dict[str, Any]:
@@ -143,6 +151,8 @@ def build_pod_template(group: Group, *, worker: bool) -> dict[str, Any]:
             "terminationGracePeriodSeconds": grace_seconds(group),
             "nodeSelector": dict(group.node_selector),
             "tolerations": [dict(t) for t in group.tolerations],
+            **apart_from_other_roles(group),
+            **pull_secrets(group.served),
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             **sidecar,
             "containers": [build_container(group, worker=worker)],
@@ -153,6 +163,20 @@ def build_pod_template(group: Group, *, worker: bool) -> dict[str, Any]:
             ],
         },
     }
+
+
+def apart_from_other_roles(group: Group) -> dict[str, Any]:
+    """Keep prefill off nodes of decode where no pools do: EFA has no loopback inside a node (https://github.com/ai-dynamo/dynamo/pull/9521)."""
+    if group.pool or not group.served.spec.disaggregated:
+        return {}
+    others = [name for name in group.served.spec.roles if name != group.role]
+    other = {"matchLabels": {labels.PART_OF: group.served.spec.name}, "matchExpressions": [_one_of(labels.COMPONENT, others)]}
+    term = {"labelSelector": other, "topologyKey": labels.HOST_NAME}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _one_of(key: str, values: Sequence[str]) -> dict[str, Any]:
+    return {"key": key, "operator": "In", "values": list(values)}
 
 
 def build_routing_sidecar(served: Served) -> dict[str, Any]:

@@ -620,6 +620,12 @@ class WeightsSpecArgs(TypedDict):
     mirror: NotRequired[bool]
     """Copy the repository at its revision from Hugging Face to s3 once, by a Job that runs before any GPU node is asked for. Needs s3 and revision. Default: false, the files are in S3 already."""
 
+    mirror_cpu: NotRequired[float]
+    """vCPU of the mirror's Job. Default: 2."""
+
+    mirror_memory_gib: NotRequired[int]
+    """Memory of the mirror's Job in GiB; hf_xet buffers up to 8 of it. Default: 16."""
+
     cache: NotRequired[Literal["pod", "node"]]
     """Where a download from Hugging Face is kept: pod is an emptyDir that a new pod fills again, node is a folder of the node's NVMe that pods share and nobody empties (not proven on Auto Mode here). Default: pod."""
 
@@ -857,6 +863,9 @@ class ModelSpecArgs(TypedDict):
 
     speculative: NotRequired[SpeculativeSpecArgs]
     """Speculative decoding. Default: off."""
+
+    image_pull_secrets: NotRequired[Sequence[str]]
+    """Secrets of type kubernetes.io/dockerconfigjson in the model's namespace, with which engines, mirror and load runs pull images. Somebody else makes them. Default: none."""
 
     connector: NotRequired[ConnectorSpecArgs]
     """How KV moves from prefill to decode, and what is kept in host memory. Default: NIXL, pull."""

@@ -188,6 +188,7 @@ _ALWAYS = (
     "engine_arguments",
     "engine_bugs",
     "environment",
+    "existing_nodes",
     "experts",
     "flags",
     "gateway",

@@ -247,6 +247,11 @@ class ModelSpec(Spec):
     speculative: Annotated[SpeculativeSpec | None, EngineFlag("--speculative-config")] = Field(
         None, description="Speculative decoding. Default: off."
     )
+    image_pull_secrets: list[Name] = Field(
+        [],
+        description="Secrets of type kubernetes.io/dockerconfigjson in the model's namespace, with which engines, mirror and load runs pull images. "
+        "Somebody else makes them. Default: none.",
+    )
     connector: ConnectorSpec = Field(
         default={}, validate_default=True, description="How KV moves from prefill to decode, and what is kept in host memory. Default: NIXL, pull."
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from .base import RefusalError, Spec, Text, form
+from .base import Count, Positive, RefusalError, Spec, Text, form
 from .cluster import KmsKeyArn
 from .engine_flags import EngineFlag
 
@@ -61,6 +61,12 @@ class WeightsSpec(Spec):
         False,
         description="Copy the repository at its revision from Hugging Face to s3 once, by a Job that runs before any GPU node is asked for. "
         "Needs s3 and revision. Default: false, the files are in S3 already.",
+    )
+    mirror_cpu: Annotated[Positive, Field(ge=0.1)] = Field(2, alias="mirrorCpu", description="vCPU of the mirror's Job. Default: 2.")
+    mirror_memory_gib: Count = Field(
+        16,
+        alias="mirrorMemoryGiB",
+        description="Memory of the mirror's Job in GiB; hf_xet buffers up to 8 of it. Default: 16.",
     )
     cache: Literal["pod", "node"] = Field(
         "pod",

@@ -19,6 +19,8 @@ from .view import Bounds, Engine, UnreadError, View, planned_replicas, unknown_u
 
 REPLACE = "`pulumi up`, or undo the change of its LeaderWorkerSet"
 CONTAINERS = ("initContainers", "containers")
+CREDENTIALS = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE")
+"""Variables by which EKS Pod Identity, or a role for a service account, hands credentials to a pod."""
 FIELDS = {"pod-image": ("image",), "pod-args": ("command", "args"), "pod-env": ("env",)}
 """Fields of containers with points of their own."""
 
@@ -31,6 +33,8 @@ def check(view: View) -> Iterator[Point]:
         yield from _drift(engine, number, pod)
         if pod["spec"].get("nodeName"):
             yield _pool(view, engine, pod)
+        if engine.group.served.weights_uri:
+            yield _credentials(engine, pod, made=view.layout.spec.existing_cluster is None or not view.layout.spec.existing_cluster.kubeconfig)
     yield from _pools(view, [(engine, pod) for engine, _, pod in running])
 
 
@@ -42,6 +46,19 @@ def _drift(engine: Engine, number: int, pod: Object) -> Iterator[Point]:
     rest = {key: value for key, value in template["spec"].items() if key not in CONTAINERS}
     rest |= _without(template["spec"], {f for fields in FIELDS.values() for f in fields})
     yield _compared("pod-spec", subject, {"metadata": template["metadata"], "spec": rest}, pod)
+
+
+def _credentials(engine: Engine, pod: Object, *, made: bool) -> Point:
+    """EKS puts credentials into a pod at its admission; one that came before its Pod Identity association has none for its whole life."""
+    subject, wanted = f"{engine.group.namespace}/{pod['metadata']['name']}", " or ".join(CREDENTIALS)
+    given = {e["name"] for c in pod["spec"]["containers"] for e in c.get("env", ())}
+    found = sorted(given & {*CREDENTIALS})
+    if found:
+        return ok("pod-credentials", subject, wanted, ", ".join(found))
+    why = "no container has it: the pod was admitted before its Pod Identity association took effect"
+    if not made:
+        return unknown("pod-credentials", subject, wanted, "no container has it; on a cluster by kubeconfig nodes may have rights of their own")
+    return failed("pod-credentials", subject, wanted, why, "delete the pod; a restart of its container does not help")
 
 
 def _compared(name: str, subject: str, expected: Any, found: Any) -> Point:

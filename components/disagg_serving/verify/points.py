@@ -34,6 +34,7 @@ MEANING = {
     "pod-args": "containers run the generated command lines",
     "pod-env": "containers have the generated environment variables",
     "pod-spec": "everything else of a pod is as generated: devices, probes, volumes, labels, tolerations",
+    "pod-credentials": "a pod that streams weights from S3 was given credentials for it",
     "pod-pool": "a pod is on a node of its role's pool",
     "pool-nodes": "the pods of a pool are on as many nodes as planned; between the least and the most where a role is scaled",
     "node-ready": "a node is ready",

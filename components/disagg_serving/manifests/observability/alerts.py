@@ -96,7 +96,7 @@ def _transfers(served: Served) -> Iterator[Alert]:
         1,
         "warning",
         "KV on {{ $labels.pod }} was not fetched in time",
-        "{{ $value | humanize }} requests in ten minutes: decode did not come for their KV, or a client went away in between.",
+        "{{ $value | humanize }} requests in ten minutes: decode did not come for their KV within its lease, or a client went away in between.",
     )
     yield Alert(
         "KvReadAfterExpiry",
