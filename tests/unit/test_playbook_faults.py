@@ -284,7 +284,9 @@ def test_groups_start_and_restart_without_deadlock(objects: list[dict[str, Any]]
     for manifest in sets_of(objects):
         template = manifest["spec"]["leaderWorkerTemplate"]
         assert manifest["spec"]["startupPolicy"] == "LeaderCreated"
-        assert template["restartPolicy"] == ("RecreateGroupAfterStart" if template["size"] > 1 else "None")
+        leader = template.get("leaderTemplate") or template["workerTemplate"]
+        streams = leader["spec"]["containers"][0]["args"][0].startswith("s3://")
+        assert template["restartPolicy"] == ("RecreateGroupAfterStart" if template["size"] > 1 or streams else "None")
     assert errors(environment(model(startupPolicy="LeaderReady")), "models[0].startupPolicy") == ["unknown-key"]
 
 

@@ -137,7 +137,7 @@ class Catalog:
         if not self._dirs:
             return []
         shelves: list[Entries[Any]] = [self.instances, self.models, self.engines, self.routers, self.metrics, self.bugs]
-        kinds = [shelf.kind for shelf in shelves]
+        kinds = [shelf.kind for shelf in shelves if "/" not in shelf.kind]
         odd = [d for folder in self._dirs for d in sorted(folder.iterdir()) if d.is_dir() and d.name not in kinds and any(d.glob("*.yaml"))]
         likely = [(d, closest(d.name, kinds, 0.8)) for d in odd]
         misspelt = [

@@ -126,7 +126,10 @@ def _facts(model: ModelSpec, catalog: Catalog, base: Path, path: str) -> Model:
 
 def _draft_facts(model: ModelSpec, catalog: Catalog) -> Model | None:
     named = model.speculative.model if model.speculative else None
-    return catalog.models.get(named) if named else None
+    try:
+        return catalog.known_model(named) if named else None
+    except SpecError:  # an entry that cannot be read is no reason to refuse another model
+        return None
 
 
 def _engine(model: ModelSpec, catalog: Catalog, path: str) -> Engine:

@@ -18,7 +18,9 @@ def engine_bugs(s: Subject) -> Iterator[Fault]:
     bugs = [s.catalog.bugs[bug] for bug in s.catalog.bugs]
     for served in s.served:
         met = [bug for bug in bugs if _meets(served, bug.when)]
-        able = [e for e in s.catalog.engines if not any(bug.is_in(s.catalog.engines[e]) for bug in met)]
+        # engines that nobody asks for are not read
+        asked = s.catalog.engines if any(bug.is_in(served.engine) for bug in met) else []
+        able = [e for e in asked if not any(bug.is_in(s.catalog.engines[e]) for bug in met)]
         fitting = [e for e in able if s.catalog.engines[e].libfabric or not served.engine.libfabric]
         for bug in met:
             if bug.is_in(served.engine):
