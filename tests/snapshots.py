@@ -24,6 +24,8 @@ from factories import SHIPPED
 
 PROJECT = find_project(SHIPPED)
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+POD_IDENTITY = [{"name": "AWS_CONTAINER_CREDENTIALS_FULL_URI", "value": "http://169.254.170.23/v1/credentials"}]
+"""What EKS puts into a pod whose account has an association."""
 LWS_ENV = [{"name": n, "value": "x"} for n in ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")]
 
 
@@ -110,7 +112,7 @@ def _pod(picture: Picture, name: str, group: Group, index: int, node: str) -> No
     pod["metadata"] |= {"name": name, "namespace": group.namespace}
     pod["metadata"]["labels"] |= {labels.LWS_NAME: group.name, labels.LWS_WORKER_INDEX: str(index)}
     for container in pod["spec"]["containers"]:
-        container["env"] = [*LWS_ENV, *container["env"]]
+        container["env"] = [*LWS_ENV, *container["env"], *(POD_IDENTITY if group.served.weights_uri else [])]
     pod["spec"]["nodeName"] = node
     pod["spec"]["tolerations"].append({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"})
     pod["status"] = {**READY, "phase": "Running", "containerStatuses": [{"name": "vllm", "state": {"running": {}}}]}
