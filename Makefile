@@ -149,7 +149,8 @@ browser: $(VENV)/.browser $(VENV)/.docs  ## Open the HTML plan and the documenta
 pictures: $(VENV)/.browser  ## Photograph the HTML plan of prod anew for docs/reports.md, in a real Chromium
 	@$(BIN)/pytest -q tests/browser/test_report.py -k test_pictures --rewrite-golden -rs
 
-LIVE := $(BIN)/pytest tests/live -n 2 --dist loadfile -rs --durations=10
+# most tests wait for controllers, so there are more of them than cores
+LIVE := $(BIN)/pytest tests/live -n 4 --dist loadfile -rs --durations=10
 WITH_GO := if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else
 
 .PHONY: live

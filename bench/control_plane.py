@@ -12,6 +12,7 @@ import tempfile
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +23,7 @@ from disagg_serving.catalog import Catalog
 
 from .build import HERE, OUT, module_dir, tools
 from .cluster import Cluster
+from .crds import crds
 from .instance_types import Reservation, instance_types
 from .processes import Programs, free_port, wait_for
 
@@ -79,9 +81,9 @@ class ControlPlane:
         """The administrator's kubeconfig."""
         return self.folder / f"kubeconfig-{ADMIN}"
 
-    @property
+    @cached_property
     def cluster(self) -> Cluster:
-        """Kubectl as administrator."""
+        """The API server, as administrator."""
         return Cluster(self.kubeconfig)
 
     def __enter__(self) -> Self:
@@ -175,9 +177,8 @@ class ControlPlane:
 
     def _kwok(self) -> None:
         port, stages = self._port("kwok"), _module("kwok") / "kustomize/stage"
-        crds = _module("kwok") / "kustomize/crd/bases"
-        for name in KUBELET_CRDS:
-            self.cluster.kubectl("apply", "--server-side", "-f", str(crds / f"kwok.x-k8s.io_{name.partition('.')[0]}.yaml"))
+        known = crds(_module("kwok") / "kustomize/crd/bases")
+        self.cluster.apply(one for one in known if one["metadata"]["name"] in KUBELET_CRDS)
         self.cluster.established(*KUBELET_CRDS)
         files = [
             stages / "node/fast/node-initialize.yaml",
@@ -221,7 +222,7 @@ class ControlPlane:
     def start_lws(self) -> None:
         """CRDs from the module, the controller, then its webhooks by URL."""
         cluster, webhook, health = self.cluster, self._port("lws-webhook"), self._port("lws-health")
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_module("lws") / "config/crd/bases"))
+        cluster.apply(crds(_module("lws") / "config/crd/bases"))
         cluster.established(*LWS_CRDS)
         config = {
             "apiVersion": "config.lws.x-k8s.io/v1alpha1",
@@ -241,13 +242,12 @@ class ControlPlane:
         )
         # readyz does not wait for the webhooks
         wait_for(lambda: _listens(webhook), "LWS webhooks")
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(_lws_webhooks(webhook, self._ca)))
+        cluster.apply(_lws_webhooks(webhook, self._ca))
 
     def start_standin(self) -> None:
         """Karpenter's CRDs from the module, the NodeClass, then the stand-in with the catalogue's instance types."""
         cluster, metrics, health = self.cluster, self._port("standin-metrics"), self._port("standin-health")
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_module("karpenter") / "pkg/apis/crds"))
-        cluster.apply([_node_class_crd()])
+        cluster.apply([*crds(_module("karpenter") / "pkg/apis/crds"), _node_class_crd()])
         cluster.established(*KARPENTER_CRDS, NODE_CLASS_CRD)
         offered = self.folder / "instance_types.json"
         offered.write_text(json.dumps(instance_types(Catalog(), self.reservations)))
@@ -265,6 +265,7 @@ class ControlPlane:
                 "INSTANCE_TYPES_FILE_PATH": str(offered),
                 "SYSTEM_NAMESPACE": "kube-system",
                 "STANDIN_FAULTS": str(self.folder / "faults.json"),
+                "STANDIN_REFUSAL": "3s",
                 "LOG_LEVEL": "info",
             },
         )
@@ -339,7 +340,7 @@ def _node_class_crd() -> dict[str, Any]:
     }
 
 
-def _lws_webhooks(port: int, ca: str) -> dict[str, Any]:
+def _lws_webhooks(port: int, ca: str) -> list[dict[str, Any]]:
     """The chart's webhook configurations by URL instead of by Service."""
     group, changes = "leaderworkerset.x-k8s.io", ["CREATE", "UPDATE"]
 
@@ -358,28 +359,24 @@ def _lws_webhooks(port: int, ca: str) -> dict[str, Any]:
     def configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
         return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": webhooks}
 
-    return {
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": [
-            configuration(
-                "MutatingWebhookConfiguration",
-                "lws-mutating",
-                [
-                    hook("mleaderworkerset.kb.io", "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset", group, "leaderworkersets", changes),
-                    hook("mpod.kb.io", "/mutate--v1-pod", "", "pods", ["CREATE"]),
-                ],
-            ),
-            configuration(
-                "ValidatingWebhookConfiguration",
-                "lws-validating",
-                [
-                    hook("vleaderworkerset.kb.io", "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset", group, "leaderworkersets", changes),
-                    hook("vpod.kb.io", "/validate--v1-pod", "", "pods", changes),
-                ],
-            ),
-        ],
-    }
+    return [
+        configuration(
+            "MutatingWebhookConfiguration",
+            "lws-mutating",
+            [
+                hook("mleaderworkerset.kb.io", "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset", group, "leaderworkersets", changes),
+                hook("mpod.kb.io", "/mutate--v1-pod", "", "pods", ["CREATE"]),
+            ],
+        ),
+        configuration(
+            "ValidatingWebhookConfiguration",
+            "lws-validating",
+            [
+                hook("vleaderworkerset.kb.io", "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset", group, "leaderworkersets", changes),
+                hook("vpod.kb.io", "/validate--v1-pod", "", "pods", changes),
+            ],
+        ),
+    ]
 
 
 def bench_folder() -> Path:

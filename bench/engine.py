@@ -18,6 +18,8 @@ from disagg_serving.catalog import Catalog
 from disagg_serving.pins import DEFAULT_ROUTER
 
 from .build import OUT, ROOT, module_dir, tools
+from .crds import crds
+from .processes import GO
 
 PASSPHRASE = "bench"  # noqa: S105 (protects nothing)
 DOUBLES = {"pulumi-resource-aws": "aws", "pulumi-resource-eks": "eks", "pulumi-language-python": "language"}
@@ -81,7 +83,8 @@ class Engine:
             script = path / name
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bench.doubles.{module} "$@"\n')
             script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        (self.folder / "state").mkdir()
+        for name in ("state", "tmp"):
+            (self.folder / name).mkdir()
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("PULUMI_", "AWS_", "KUBECONFIG"))},
             "PATH": f"{path}:{os.environ['PATH']}",
@@ -89,9 +92,13 @@ class Engine:
             "PULUMI_BACKEND_URL": f"file://{self.folder}/state",
             "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
             "PULUMI_HOME": str(self.folder / "home"),
+            # the Kubernetes provider keeps a copy of the kubeconfig there, reads it again for each chart and never removes it: in the machine's own
+            # folder for temporary files somebody else may tidy it up in the middle of an update
+            "TMPDIR": str(self.folder / "tmp"),
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "BENCH_KUBECONFIG": str(self.kubeconfig),
+            **GO,
             **self.env,
         }
         self.run("stack", "init", self.stack)
@@ -166,11 +173,14 @@ def for_stack(stack: str, kubeconfig: Path, folder: Path, lws: dict[str, Any] | 
 def lws_chart(folder: Path) -> Path:
     """The LWS chart of the module, without its webhook configurations: the API server here cannot reach a Service in the cluster."""
     (tool,) = [t for t in tools() if t.name == "lws"]
-    chart = folder / "lws-chart"
-    shutil.copytree(module_dir(tool.module, tool.version) / "charts/lws", chart)
+    chart, released = folder / "lws-chart", module_dir(tool.module, tool.version) / "charts/lws"
+    shutil.copytree(released, chart, ignore=shutil.ignore_patterns("crds"))
     for path in [chart, *chart.rglob("*")]:
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
     (chart / WEBHOOK_TEMPLATE).unlink()
+    (chart / "crds").mkdir()
+    for one in crds(released / "crds"):
+        (chart / "crds" / f"{one['metadata']['name']}.yaml").write_text(json.dumps(one))
     return chart
 
 

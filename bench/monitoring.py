@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .build import OUT, own_module, tools
 from .cluster import Cluster
+from .crds import crds
 
 TYPES = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 KINDS = ("podmonitors", "prometheusrules")
@@ -17,7 +18,7 @@ KINDS = ("podmonitors", "prometheusrules")
 def install_monitoring(cluster: Cluster) -> None:
     """Install PodMonitor and PrometheusRule. Raises RuntimeError with what controller-gen says."""
     for kind in KINDS:
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_definitions() / f"monitoring.coreos.com_{kind}.yaml"))
+        cluster.apply(crds(_definitions(), f"monitoring.coreos.com_{kind}.yaml"))
     cluster.established(*(f"{kind}.monitoring.coreos.com" for kind in KINDS))
 
 

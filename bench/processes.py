@@ -14,6 +14,8 @@ from pathlib import Path
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 10
+GO = {"GOGC": "200"}
+"""Go programs may use more memory here than they would by themselves: tidying it up takes a fifth of their CPU time."""
 
 
 class NotReadyError(RuntimeError):
@@ -83,7 +85,7 @@ class Programs:
                 stderr=out,
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **GO, **(env or {})},
                 start_new_session=True,
                 preexec_fn=None if self.detach else _end_with_parent,
             )

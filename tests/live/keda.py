@@ -10,6 +10,7 @@ import pytest
 
 from bench.build import UNREACHABLE, crds_of
 from bench.cluster import Cluster
+from bench.crds import crds as bare
 from bench.engine import values_schema
 
 SCALED_OBJECTS = "scaledobjects.keda.sh"
@@ -55,7 +56,7 @@ def crds() -> Path:
 
 def install_crds(cluster: Cluster) -> None:
     """Put KEDA's CRDs into the API server."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(crds() / "keda.sh_scaledobjects.yaml"))
+    cluster.apply(bare(crds(), "keda.sh_scaledobjects.yaml"))
     cluster.established(SCALED_OBJECTS)
 
 

@@ -145,7 +145,7 @@ class StandIns:
 
     def _router_pods(self, namespace: str, served: Served) -> list[str]:
         selector = ",".join(f"{k}={v}" for k, v in router_labels(served).items())
-        pods = self.cluster.items("pods", "-n", namespace, "-l", selector)
+        pods = self.cluster.items("pods", namespace, selector)
         return [p["metadata"]["name"] for p in pods if p["status"].get("phase") == "Running"]
 
     def _kubelet(self, engine: EngineStandIn) -> list[dict[str, Any]]:

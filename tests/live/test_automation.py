@@ -12,9 +12,9 @@ from bench.control_plane import ControlPlane
 from bench.engine import for_stack
 
 
-def test_preview_up_and_destroy(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_preview_up_and_destroy(plane: ControlPlane, tmp_path: Path) -> None:
     """A preview creates at least what `disagg plan` lists, the update does it, and the destroy leaves no set and no pool."""
-    engine = for_stack("local", own_plane.kubeconfig, tmp_path)
+    engine = for_stack("local", plane.kubeconfig, tmp_path)
     workspace = automation.LocalWorkspaceOptions(env_vars=engine.environment, pulumi_command=automation.PulumiCommand(root=str(engine.folder)))
     stack = automation.select_stack("local", work_dir=str(engine.project), opts=workspace)
     project = find_project(engine.project)
@@ -22,7 +22,7 @@ def test_preview_up_and_destroy(own_plane: ControlPlane, tmp_path: Path) -> None
 
     assert stack.preview().change_summary[automation.OpType.CREATE] >= planned
     assert stack.up().summary.result == "succeeded"
-    assert len(own_plane.cluster.items("lws")) == 2
+    assert len(plane.cluster.items("lws")) == 2
     assert stack.destroy().summary.result == "succeeded"
-    assert not own_plane.cluster.items("lws")
-    assert not own_plane.cluster.items("nodepools")
+    assert not plane.cluster.items("lws")
+    assert not plane.cluster.items("nodepools")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,14 @@ from typing import Any
 import pytest
 from disagg_serving.manifests.autoscaling import build_scaled_objects
 from factories import aggregated, environment, layout, model, role
-from live.conftest import clear
 from live.keda import SCALED_OBJECTS, chart, install_crds
 from live.workloads import is_ready, pods, uids
 
-from bench.cluster import Cluster, KubectlError
+from bench.api import ApiError
+from bench.cluster import Cluster
 from bench.control_plane import ControlPlane
 from bench.engine import Engine, Step, for_stack
 
-DRY = "--dry-run=server"
 PROMETHEUS = {"prometheusAddress": "http://prometheus-operated.monitoring.svc:9090"}
 BOUNDS = {"minReplicaCount": 2, "maxReplicaCount": 4}
 RATES = [{"inputTokens": 8000, "tokensPerSecondPerGPU": 5000}]
@@ -38,16 +36,7 @@ SCALED: dict[str, dict[str, Any]] = {
 }
 LWS_TYPE, SCALED_TYPE = "leaderworkerset.x-k8s.io/v1:LeaderWorkerSet", "keda.sh/v1alpha1:ScaledObject"
 
-
-@pytest.fixture(autouse=True)
-def _wiped(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave nothing of a failed test to the next one."""
-    yield
-    if "own_plane" in request.fixturenames:
-        cluster = request.getfixturevalue("own_plane").cluster
-        if cluster.items("leaderworkersets") or cluster.items("nodepools"):
-            clear(cluster)
-        cluster.kubectl("delete", "namespaces,priorityclasses", "-l", "app.kubernetes.io/managed-by=disagg-serving", "--ignore-not-found")
+pytestmark = pytest.mark.usefixtures("wiped")
 
 
 def scaled_objects(one: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,11 +55,11 @@ def test_scaled_objects_are_accepted(cluster: Cluster) -> None:
     namespaces = sorted({o["metadata"]["namespace"] for o in objects})
     cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in namespaces])
     for found in rendered.values():
-        assert len(cluster.apply(found, DRY).splitlines()) == len(found)
+        assert len(cluster.apply(found, dry_run=True)) == len(found)
     wrong = deepcopy(objects[0])
     wrong["spec"]["maxReplicas"] = 3
-    with pytest.raises(KubectlError, match="maxReplicas"):
-        cluster.apply([wrong], DRY)
+    with pytest.raises(ApiError, match="maxReplicas"):
+        cluster.apply([wrong], dry_run=True)
 
 
 def replicas(cluster: Cluster) -> dict[str, int]:
@@ -93,9 +82,9 @@ def unchanged(engine: Engine) -> None:
     engine.run("up", "--yes", "--skip-preview", "--expect-no-changes", "--stack", "local")
 
 
-def test_the_engine_leaves_the_number_of_engines_alone(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_the_engine_leaves_the_number_of_engines_alone(plane: ControlPlane, tmp_path: Path) -> None:
     """From fixed numbers to scaled roles, through changes of the spec while the autoscaler moves the number, and back: no engine is lost."""
-    engine, cluster = for_stack("local", own_plane.kubeconfig, tmp_path, {"install": "existing"}), own_plane.cluster
+    engine, cluster = for_stack("local", plane.kubeconfig, tmp_path, {"install": "existing"}), plane.cluster
     install_crds(cluster)
     engine.up()
     settled(cluster, 6)
@@ -114,8 +103,8 @@ def test_the_engine_leaves_the_number_of_engines_alone(own_plane: ControlPlane, 
     unchanged(engine)
 
     # what a HorizontalPodAutoscaler does
-    cluster.kubectl("scale", "leaderworkersets/qwen3-32b-prefill", "-n", "qwen3-32b", "--replicas=3")
-    cluster.kubectl("scale", "leaderworkersets/qwen3-32b-decode", "-n", "qwen3-32b", "--replicas=6")
+    for name, number in (("qwen3-32b-prefill", 3), ("qwen3-32b-decode", 6)):
+        cluster.scale("leaderworkersets", name, "qwen3-32b", number)
     settled(cluster, 9)
     unchanged(engine)
     engine.run("refresh", "--yes", "--skip-preview", "--stack", "local")
@@ -141,9 +130,9 @@ def test_the_engine_leaves_the_number_of_engines_alone(own_plane: ControlPlane, 
     assert not cluster.items("leaderworkersets")
 
 
-def test_keda_comes_first_and_goes_last(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_keda_comes_first_and_goes_last(plane: ControlPlane, tmp_path: Path) -> None:
     """ScaledObjects come after KEDA and their LeaderWorkerSets and go before both; the CRDs stay, and the next installation takes them over."""
-    engine, cluster = for_stack("local", own_plane.kubeconfig, tmp_path, {"install": "existing"}), own_plane.cluster
+    engine, cluster = for_stack("local", plane.kubeconfig, tmp_path, {"install": "existing"}), plane.cluster
 
     def scale(e: dict[str, Any]) -> None:
         e["autoscaling"] = {**PROMETHEUS, "chart": str(chart(tmp_path))}

@@ -10,7 +10,6 @@ from disagg_serving.comparison.compare import compare
 from disagg_serving.document.difference import Op
 from disagg_serving.recording.plan import Plan, make_plan
 from disagg_serving.spec.stack_file import find_project
-from live.conftest import clear
 
 from bench.control_plane import ControlPlane
 from bench.engine import Engine, Step, for_stack
@@ -24,14 +23,13 @@ REPLACING = {"replace", "create-replacement", "delete-replaced"}
 
 
 @pytest.fixture(scope="module")
-def deployed(own_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def deployed(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """The local stack, deployed as shipped."""
-    engine = for_stack("local", own_plane.kubeconfig, tmp_path_factory.mktemp("changes"))
+    engine = for_stack("local", plane.kubeconfig, tmp_path_factory.mktemp("changes"))
     engine.run("config", "set", "--secret", "--stack", "local", "disagg-serving:apiKey", "key")
     engine.up()
     yield engine
     engine.destroy()
-    clear(own_plane.cluster)
 
 
 @pytest.fixture

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from disagg_serving import labels
 from disagg_serving.manifests.names import MIRROR_LABELS
 from disagg_serving.planning.shapes import Layout
 from factories import aggregated, environment, layout, role
-from live.conftest import clear
 from live.workloads import deploy, is_ready, objects_of, pods, settle
 
 from bench.cluster import Cluster
 from bench.control_plane import ControlPlane
 
 WEIGHTS = {"revision": "0" * 40, "s3": {"bucket": "b-123"}}
-RESTARTED = '[{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]'
-FAILED = '{"status": {"phase": "Failed"}}'
+RESTARTED = [{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]
+FAILED = {"status": {"phase": "Failed"}}
 NOWHERE = {"no-node": "has-this"}
 
 
@@ -27,20 +24,18 @@ def streaming(**weights: bool) -> Layout:
 
 
 @pytest.fixture(scope="module")
-def cluster(plane: ControlPlane) -> Iterator[Cluster]:
+def cluster(plane: ControlPlane) -> Cluster:
     """The shared control plane with that engine."""
     deploy(plane.cluster, streaming())
     settle(plane.cluster, streaming())
-    yield plane.cluster
-    plane.cluster.kubectl("delete", "jobs", "-n", "stream", "--all", "--wait=true")
-    clear(plane.cluster)
+    return plane.cluster
 
 
 def test_engine_that_fails_is_a_new_pod(cluster: Cluster) -> None:
     """Its container ends for want of credentials and is restarted, upon which the controller of LeaderWorkerSets makes another pod."""
     (before,) = pods(cluster, "stream")
     name = before["metadata"]["name"]
-    cluster.kubectl("patch", "pod", name, "-n", "stream", "--subresource=status", "--type=json", "-p", RESTARTED)
+    cluster.patch("pods/status", name, RESTARTED, "stream")
 
     def replaced() -> bool:
         now = pods(cluster, "stream")
@@ -58,10 +53,10 @@ def test_copy_that_fails_is_a_new_pod(cluster: Cluster) -> None:
     selector = f"{labels.APP_NAME}={MIRROR_LABELS[labels.APP_NAME]}"
 
     def uids() -> set[str]:
-        return {p["metadata"]["uid"] for p in cluster.items("pods", "-n", "stream", "-l", selector)}
+        return {p["metadata"]["uid"] for p in cluster.items("pods", "stream", selector)}
 
     cluster.until(lambda: len(uids()) == 1, "the Job's pod")
-    (first,) = cluster.items("pods", "-n", "stream", "-l", selector)
+    (first,) = cluster.items("pods", "stream", selector)
     assert first["spec"]["restartPolicy"] == "Never"
-    cluster.kubectl("patch", "pod", first["metadata"]["name"], "-n", "stream", "--subresource=status", "--type=merge", "-p", FAILED)
+    cluster.patch("pods/status", first["metadata"]["name"], FAILED, "stream")
     cluster.until(lambda: bool(uids() - {first["metadata"]["uid"]}), "a second try in another pod", 90)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from disagg_serving.document.resource import COMPUTED, SECRET, Resource
 from disagg_serving.recording.graph import Graph
 from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
-from live.conftest import clear, gpu_nodes
+from live.conftest import gpu_nodes
 from live.workloads import is_ready, pods
 
 from bench.cluster import Cluster
@@ -24,15 +23,7 @@ AWS_STACKS = ("dev", "glm5", "glm5-pp", "prod", "staging")
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 
-
-@pytest.fixture(autouse=True)
-def _wiped(own_plane: ControlPlane) -> Iterator[None]:
-    """Leave nothing of a failed test to the next one."""
-    yield
-    if own_plane.cluster.items("lws") or own_plane.cluster.items("nodepools"):
-        clear(own_plane.cluster)
-    ours = "app.kubernetes.io/managed-by=disagg-serving"
-    own_plane.cluster.kubectl("delete", "namespaces,priorityclasses", "-l", ours, "--ignore-not-found")
+pytestmark = pytest.mark.usefixtures("wiped")
 
 
 def ops(steps: list[Step]) -> dict[str, set[str]]:
@@ -44,9 +35,9 @@ def ops(steps: list[Step]) -> dict[str, set[str]]:
     return found
 
 
-def test_local_life(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_local_life(plane: ControlPlane, tmp_path: Path) -> None:
     """Preview, up, no change, one change, refresh without drift, drift by hand, destroy, and up again over the kept CRDs."""
-    engine, cluster = for_stack("local", own_plane.kubeconfig, tmp_path), own_plane.cluster
+    engine, cluster = for_stack("local", plane.kubeconfig, tmp_path), plane.cluster
     assert set(ops(engine.preview())) == {"create"}
     assert set(ops(engine.up())) == {"create"}
     engine.run("up", "--yes", "--skip-preview", "--expect-no-changes", "--stack", "local")
@@ -58,7 +49,7 @@ def test_local_life(own_plane: ControlPlane, tmp_path: Path) -> None:
     assert {u.rsplit("::", 1)[1] for u in changed["update"]} == {"local", "local-qwen3-32b/qwen3-32b-decode"}
     assert set(changed) == {"same", "update"}
 
-    cluster.kubectl("patch", "lws/qwen3-32b-decode", "-n", "qwen3-32b", "--type=merge", "-p", '{"spec":{"replicas":2}}')
+    cluster.patch("lws", "qwen3-32b-decode", {"spec": {"replicas": 2}}, "qwen3-32b")
     drifted = ops(engine.refresh())
     assert [u.rsplit("::", 1)[1] for u in drifted.get("update", set())] == ["local-qwen3-32b/qwen3-32b-decode"]
 
@@ -73,15 +64,15 @@ def gone_after_destroy(engine: Engine, cluster: Cluster) -> None:
     assert not cluster.items("lws")
     assert not cluster.items("nodepools")
     assert not cluster.items("nodeclasses")
-    assert not gpu_nodes(cluster)
+    cluster.until(lambda: not gpu_nodes(cluster), "no GPU node")
     assert "qwen3-32b" not in {n["metadata"]["name"] for n in cluster.items("namespaces")}
     assert {"leaderworkersets.leaderworkerset.x-k8s.io"} <= {c["metadata"]["name"] for c in cluster.items("crd")}
 
 
 @pytest.mark.parametrize("stack", [*AWS_STACKS, "local"])
-def test_plan_equals_the_engine(own_plane: ControlPlane, tmp_path: Path, stack: str) -> None:
+def test_plan_equals_the_engine(plane: ControlPlane, tmp_path: Path, stack: str) -> None:
     """Every resource that the program registers has the URN and the inputs in `disagg plan` that the real engine previews."""
-    engine = for_stack(stack, own_plane.kubeconfig, tmp_path)
+    engine = for_stack(stack, plane.kubeconfig, tmp_path)
     steps = {s.urn: s for s in engine.preview()}
     project = find_project(engine.project)
     graph = make_plan(project, project.stack_file(stack)).graph
@@ -122,9 +113,9 @@ def same_inputs(resource: Resource, theirs: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("stack", AWS_STACKS)
-def test_aws_life(own_plane: ControlPlane, tmp_path: Path, stack: str) -> None:
+def test_aws_life(plane: ControlPlane, tmp_path: Path, stack: str) -> None:
     """Preview with unknowns, up, a destroy that protection stops, then a destroy in the right order."""
-    engine = for_stack(stack, own_plane.kubeconfig, tmp_path)
+    engine = for_stack(stack, plane.kubeconfig, tmp_path)
     assert set(ops(engine.preview())) == {"create"}
     assert set(ops(engine.up())) == {"create"}
     engine.run("up", "--yes", "--skip-preview", "--expect-no-changes", "--stack", stack)
@@ -132,14 +123,14 @@ def test_aws_life(own_plane: ControlPlane, tmp_path: Path, stack: str) -> None:
         # the preview that destroy begins with meets the protection before anything is deleted
         with pytest.raises(PulumiError, match="protect"):
             engine.run("destroy", "--yes", "--stack", stack)
-        assert own_plane.cluster.items("lws")
+        assert plane.cluster.items("lws")
         engine.edit(lambda e: e["cluster"].update(protect=False))
         unprotected = ops(engine.up())
         assert not set(unprotected) - {"same", "update"}
     deletions = [s for s in engine.destroy() if s.op in ("delete", "discard", "discard-replaced")]
     assert_order(deletions)
-    assert not own_plane.cluster.items("lws")
-    assert not gpu_nodes(own_plane.cluster)
+    assert not plane.cluster.items("lws")
+    plane.cluster.until(lambda: not gpu_nodes(plane.cluster), "no GPU node")
 
 
 def assert_order(deletions: list[Step]) -> None:

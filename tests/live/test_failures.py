@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from disagg_serving import labels
 from disagg_serving.planning.shapes import Layout
 from factories import aggregated, environment, layout, role
 from live.conftest import clear, gpu_nodes
 from live.workloads import deploy, is_available, is_ready, messages, pods, settle, uids
 
-from bench.cluster import Cluster, KubectlError
+from bench.api import ApiError
+from bench.cluster import Cluster
 from bench.control_plane import ControlPlane
 
 LEADER, WORKER = "wide-0", "wide-0-1"
@@ -53,7 +53,7 @@ def recreated(cluster: Cluster, before: dict[str, str]) -> bool:
 
 def delete(cluster: Cluster, pod: str) -> None:
     """Delete a pod."""
-    cluster.kubectl("delete", "pod", pod, "-n", pod.split("-", maxsplit=1)[0], "--wait=false")
+    cluster.delete("pod", pod, pod.split("-", maxsplit=1)[0], wait=False)
 
 
 @pytest.mark.parametrize("pod", [LEADER, WORKER])
@@ -81,9 +81,9 @@ def test_restarted_container(cluster: Cluster, pod: str) -> None:
     The lone one restarts first, so that the controller has seen it by the time it has recreated the group.
     """
     wide, lone = uids(cluster, "wide"), uids(cluster, "lone")
-    restarted = '[{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]'
+    restarted = [{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]
     for name in (LONE[0], pod):
-        cluster.kubectl("patch", "pod", name, "-n", name.split("-")[0], "--subresource=status", "--type=json", "-p", restarted)
+        cluster.patch("pods/status", name, restarted, name.split("-")[0])
     cluster.until(lambda: recreated(cluster, wide), "both pods of the group new")
     assert uids(cluster, "lone") == lone
     (kept,) = [p for p in pods(cluster, "lone") if p["metadata"]["name"] == LONE[0]]
@@ -97,23 +97,32 @@ def test_controller_restart_touches_no_pod(plane: ControlPlane, cluster: Cluster
     plane.programs.stop("lws")
     assert states(cluster) == before
     plane.start_lws()
-    cluster.kubectl("scale", "lws/lone", "-n", "lone", "--replicas=3")
+    cluster.scale("lws", "lone", "lone", 3)
     cluster.until(lambda: any(p["metadata"]["name"] == "lone-2" and is_ready(p) for p in pods(cluster)), "the third replica")
     assert {name: state for name, state in states(cluster).items() if name != "lone-2"} == before
-    cluster.kubectl("scale", "lws/lone", "-n", "lone", "--replicas=2")
+    cluster.scale("lws", "lone", "lone", 2)
     cluster.until(lambda: set(uids(cluster, "lone")) == set(LONE), "two replicas again")
     assert states(cluster) == before
 
 
 def steady(cluster: Cluster) -> dict[str, tuple[str, int]]:
-    """The states, once they have stayed the same: a group that is made anew has all pods ready for a moment before the last ones go."""
-    found = states(cluster)
-    for _ in range(20):
-        time.sleep(3)
-        before, found = found, states(cluster)
-        if found == before:
-            break
-    return found
+    """The states, once no group is being made anew: then all pods are ready for a moment before the last ones of the former group go."""
+    cluster.until(lambda: whole(cluster), "each worker made for the leader that is there")
+    return states(cluster)
+
+
+def whole(cluster: Cluster) -> bool:
+    """Whether no pod is ending, and each group's workers are those of its leader: the leader owns their StatefulSet, which owns them."""
+    found = {p["metadata"]["name"]: p["metadata"] for p in pods(cluster)}
+    sets = {s["metadata"]["name"]: s["metadata"] for s in cluster.items("statefulsets", selector=labels.LWS_NAME)}
+    ending = any("deletionTimestamp" in m for m in (*found.values(), *sets.values()))
+    return not ending and owner(found[WORKER]) == sets[LEADER]["uid"] and owner(sets[LEADER]) == found[LEADER]["uid"]
+
+
+def owner(metadata: dict[str, Any]) -> str:
+    """The uid of an object's only owner."""
+    (found,) = metadata["ownerReferences"]
+    return str(found["uid"])
 
 
 def states(cluster: Cluster) -> dict[str, tuple[str, int]]:
@@ -128,19 +137,19 @@ def test_budget_holds_a_second_eviction(plane: ControlPlane, cluster: Cluster) -
     """
     cluster.until(lambda: allowed(cluster, "lone") == 1, "one eviction allowed")
     plane.faults([{"match": {}, "allow": 0}])
-    cluster.kubectl("cordon", *node_names(cluster))
+    cluster.cordon(*node_names(cluster))
     try:
         before = uids(cluster, "lone")
         evict(cluster, LONE[0])
-        with pytest.raises(KubectlError, match=r"TooManyRequests.*disruption budget"):
+        with pytest.raises(ApiError, match=r"TooManyRequests.*disruption budget"):
             evict(cluster, LONE[1])
         cluster.until(lambda: uids(cluster, "lone").get(LONE[0]) not in {None, before[LONE[0]]}, "the evicted pod made again")
         cluster.until(lambda: allowed(cluster, "lone") == 0 and healthy(cluster, "lone") == 1, "the budget has seen it")
-        with pytest.raises(KubectlError, match=r"TooManyRequests.*disruption budget"):
+        with pytest.raises(ApiError, match=r"TooManyRequests.*disruption budget"):
             evict(cluster, LONE[1])
         assert uids(cluster, "lone")[LONE[1]] == before[LONE[1]]
     finally:
-        cluster.kubectl("uncordon", *node_names(cluster))
+        cluster.cordon(*node_names(cluster), on=False)
         plane.faults([])
     cluster.until(lambda: allowed(cluster, "lone") == 1, "one eviction allowed again")
     evict(cluster, LONE[1])
@@ -153,10 +162,10 @@ def node_names(cluster: Cluster) -> list[str]:
 
 
 def evict(cluster: Cluster, pod: str) -> None:
-    """Ask for an eviction, as a drain does. Raises KubectlError if it is refused."""
+    """Ask for an eviction, as a drain does. Raises ApiError if it is refused."""
     namespace = pod.split("-", maxsplit=1)[0]
     body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
-    cluster.kubectl("create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", "-f", "-", stdin=json.dumps(body))
+    cluster.api.call("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body=body)
 
 
 def allowed(cluster: Cluster, name: str) -> int:
@@ -178,10 +187,10 @@ def test_deleted_node_is_replaced(cluster: Cluster) -> None:
     (worker,) = [p for p in pods(cluster, "wide") if p["metadata"]["name"] == WORKER]
     gone = worker["spec"]["nodeName"]
     (claim,) = [c["metadata"]["name"] for c in cluster.items("nodeclaims") if c["status"]["nodeName"] == gone]
-    cluster.kubectl("delete", "nodeclaim", claim, "--wait=false")
+    cluster.delete("nodeclaim", claim, wait=False)
     cluster.until(lambda: any("waiting to be evicted" in m for m in messages(cluster, "FailedDraining", gone)), "the drain waits")
     assert uids(cluster, "wide") == wide
-    cluster.kubectl("annotate", "nodeclaim", claim, "--overwrite", f"{DRAIN_DEADLINE}=2024-01-01T00:00:00Z")
+    cluster.patch("nodeclaim", claim, {"metadata": {"annotations": {DRAIN_DEADLINE: "2024-01-01T00:00:00Z"}}})
     cluster.until(lambda: recreated(cluster, wide), "both pods of the group new")
     cluster.until(lambda: gone not in node_names(cluster), "the old node gone")
     placed = {p["metadata"]["name"]: p["spec"]["nodeName"] for p in pods(cluster, "wide")}

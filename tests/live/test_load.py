@@ -15,7 +15,6 @@ from disagg_serving.load.runs import RunKind, first_runs
 from disagg_serving.load.start import Loader
 from disagg_serving.verify.connection import Connection
 from factories import SHIPPED
-from live.conftest import clear
 from live.standins import StandIns
 from live.test_placement import stack_layout
 from live.workloads import deploy, settle
@@ -46,9 +45,7 @@ def standins(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
         yield found
     finally:
         found.stop()
-        plane.cluster.kubectl("delete", "clusterlogs", "--all")
-        plane.cluster.kubectl("delete", "deployments,jobs", "-n", SPACE, "--all")
-        clear(plane.cluster)
+        plane.cluster.delete_all("clusterlogs")
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def disagg(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 def policies(cluster: Cluster) -> set[str]:
     """Policies of load runs that are there."""
-    return {p["metadata"]["name"] for p in cluster.items("networkpolicies", "-n", SPACE) if p["metadata"]["name"].startswith("load")}
+    return {p["metadata"]["name"] for p in cluster.items("networkpolicies", SPACE) if p["metadata"]["name"].startswith("load")}
 
 
 def test_a_traffic_run(standins: StandIns, plane: ControlPlane, disagg: Run) -> None:
@@ -68,7 +65,7 @@ def test_a_traffic_run(standins: StandIns, plane: ControlPlane, disagg: Run) -> 
     (run,) = json.loads(disagg.out)["runs"]
     assert (run["run"], run["result"]["requestsPerSecond"], run["result"]["milliseconds"]["ttft"]["p99"]) == ("traffic", 2.56, 21.5)
     assert policies(standins.cluster) == set()
-    assert [j["metadata"]["name"] for j in standins.cluster.items("jobs", "-n", SPACE)] == ["llama-70b-load-traffic-11"]
+    assert [j["metadata"]["name"] for j in standins.cluster.items("jobs", SPACE)] == ["llama-70b-load-traffic-11"]
     assert disagg("bench", "prod", "--start", "--seed", "11", "--kubeconfig", str(plane.kubeconfig)) == 1
     assert "cannot be made" in disagg.err
     assert policies(standins.cluster) == set()
@@ -78,13 +75,13 @@ def test_a_rate_is_measured_and_written(standins: StandIns, plane: ControlPlane,
     """While the Job runs the engines' queues are looked at; full ones make a rate, which the command writes into the stack file."""
     for engine in standins.role("prefill"):
         engine.waiting = 3
-    standins.cluster.kubectl("cordon", CPU_NODE)
+    standins.cluster.cordon(CPU_NODE)
     said: list[str] = []
 
     def tell(line: str) -> None:
         said.append(line)
         if len(said) == 10:
-            standins.cluster.kubectl("uncordon", CPU_NODE)
+            standins.cluster.cordon(CPU_NODE, on=False)
 
     layout = standins.layout
     served = layout.served[0]
@@ -93,7 +90,7 @@ def test_a_rate_is_measured_and_written(standins: StandIns, plane: ControlPlane,
         (run,) = first_runs(layout, served, [RunKind.PREFILL], 12)
         (found,) = measure(layout, served, run, 0, loader.run)
     finally:
-        standins.cluster.kubectl("uncordon", CPU_NODE)
+        standins.cluster.cordon(CPU_NODE, on=False)
         standins.reset()
     assert isinstance(found.finished.result, Result)
     assert len(found.finished.samples) >= 10
@@ -111,7 +108,7 @@ def test_a_rate_is_measured_and_written(standins: StandIns, plane: ControlPlane,
 
 def test_a_job_that_does_not_end(standins: StandIns, plane: ControlPlane) -> None:
     """A run that takes too long is removed with its policies, and the message says what to do."""
-    standins.cluster.kubectl("cordon", CPU_NODE)
+    standins.cluster.cordon(CPU_NODE)
     layout = standins.layout
     loader = Loader(Connection(plane.kubeconfig, None), layout, layout.served[0], 2, lambda _: None, poll=0.2)
     try:
@@ -119,6 +116,6 @@ def test_a_job_that_does_not_end(standins: StandIns, plane: ControlPlane) -> Non
         with pytest.raises(Exception, match=r"did not end within 2 s and was removed; give it more with --timeout"):
             loader.run(run)
     finally:
-        standins.cluster.kubectl("uncordon", CPU_NODE)
+        standins.cluster.cordon(CPU_NODE, on=False)
     assert policies(standins.cluster) == set()
     standins.cluster.until(lambda: "llama-70b-load-traffic-14" not in {j["metadata"]["name"] for j in standins.cluster.items("jobs")}, "Job gone")

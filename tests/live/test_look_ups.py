@@ -16,9 +16,9 @@ def previewed(engine: Engine) -> str:
     return engine.run("preview", "--stack", "local")
 
 
-def test_a_preview_without_credentials_warns(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_preview_without_credentials_warns(plane: ControlPlane, tmp_path: Path) -> None:
     """With `lookUps: true` and no credentials the preview shows one warning more and the same resources, and does not fail."""
-    engine = for_stack("local", own_plane.kubeconfig, tmp_path, {"install": "existing"})
+    engine = for_stack("local", plane.kubeconfig, tmp_path, {"install": "existing"})
     engine.environment |= {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
     without = previewed(engine)
     steps = declared(engine)

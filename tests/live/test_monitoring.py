@@ -15,12 +15,13 @@ from disagg_serving.catalog import Catalog
 from disagg_serving.manifests.gateway import router_values
 from disagg_serving.manifests.observability.queries import CLIENTS
 from factories import ROOT
-from live.test_admission import DRY, try_all
+from live.test_admission import try_all
 from live.traffic import envoy_binary, envoy_text
 from watched import ENVIRONMENTS, objects, rules, watched
 
+from bench.api import ApiError
 from bench.build import OUT
-from bench.cluster import Cluster, KubectlError
+from bench.cluster import Cluster
 from bench.monitoring import install_monitoring
 from bench.processes import Programs, free_port
 
@@ -70,8 +71,8 @@ def test_unknown_fields_and_wrong_values_are_refused(watching: Cluster) -> None:
     wrong["spec"]["podMetricsEndpoints"][0]["interval"] = "soon"
     odd["spec"]["groups"][0]["rules"][0]["exprs"] = "1"
     for bad, said in ((misspelt, "portNumbr"), (wrong, "interval"), (odd, "exprs")):
-        with pytest.raises(KubectlError, match=said):
-            watching.apply([bad], DRY)
+        with pytest.raises(ApiError, match=said):
+            watching.apply([bad], dry_run=True)
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

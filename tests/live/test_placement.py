@@ -55,8 +55,8 @@ def prod_is_packed_and_scales(cluster: Cluster, wanted: Layout) -> None:
                         used[resource] += int(container["resources"]["limits"][resource])
         assert {r: int(node["status"]["allocatable"][r]) for r in used} == used
     prefill = next(g for g in wanted.groups if g.role == "prefill")
-    cluster.kubectl("patch", "nodepool", prefill.pool, "--type=merge", "-p", '{"spec":{"limits":{"nvidia.com/gpu":"16"}}}')
-    cluster.kubectl("scale", f"lws/{prefill.name}", "-n", prefill.namespace, "--replicas=4")
+    cluster.patch("nodepool", prefill.pool, {"spec": {"limits": {"nvidia.com/gpu": "16"}}})
+    cluster.scale("lws", prefill.name, prefill.namespace, 4)
     cluster.until(lambda: len(gpu_nodes(cluster, prefill.pool)) == 2, "second prefill node")
     cluster.until(lambda: all(p["spec"].get("nodeName") for p in pods(cluster, prefill.name)), "four prefill pods placed")
 

@@ -14,6 +14,7 @@ from factories import aggregated, environment, layout, role
 from live.conftest import gpu_nodes
 from live.workloads import FIRST, is_ready, messages, objects_of, pods
 
+from bench.api import ApiError
 from bench.cluster import Cluster, KubectlError
 
 NAME = "m"
@@ -97,8 +98,8 @@ def test_volumes_beside_the_pod_spec(cluster: Cluster, which: str) -> None:
     cluster.apply(o for o in objects if o["kind"] == "Namespace")
     with pytest.raises(KubectlError, match=rf'unknown field "?spec.leaderWorkerTemplate.{which}.volumes'):
         cluster.kubectl("create", "--validate=strict", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
-    with pytest.raises(KubectlError, match=rf"{which}.*volumes"):
-        cluster.apply([manifest], "--dry-run=server")
+    with pytest.raises(ApiError, match=rf"{which}.*volumes"):
+        cluster.apply([manifest], dry_run=True)
     loose = cluster.kubectl("create", "--validate=ignore", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(manifest))
     kept = json.loads(loose)["spec"]["leaderWorkerTemplate"][which]
     assert "volumes" not in kept
@@ -125,10 +126,12 @@ def test_instance_family_takes_the_small_type(cluster: Cluster) -> None:
     cluster.apply([loose, of_kind(objects, "LeaderWorkerSet")])
 
     def moved() -> bool:
-        """Whether the new pod is there alone and ready: it may start before the old one ends."""
-        return all(p["spec"]["nodeSelector"][labels.POOL] == "by-family" and is_ready(p) for p in pods(cluster))
+        """Whether the new pod is there alone and ready: one more may start before the old one ends, and goes when the first is new."""
+        (only,) = pods(cluster)
+        place = only["spec"]["nodeSelector"][labels.POOL]
+        return only["metadata"]["name"] == f"{NAME}-0" and place == "by-family" and is_ready(only)
 
-    cluster.until(lambda: gpu_nodes(cluster, "by-family") and len(pods(cluster)) == 1 and moved(), "the pod on the family's pool")
+    cluster.until(lambda: moved() and gpu_nodes(cluster, "by-family"), "the pod on the family's pool")
     (pod,) = pods(cluster)
     assert pod["spec"]["nodeSelector"][labels.POOL] == "by-family"
     assert set(instance_types(cluster, "by-family")) == {"p5.4xlarge"}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disagg_serving import __version__, labels
 from factories import ROOT
-from live.conftest import clear, gpu_nodes
+from live.conftest import gpu_nodes
 
 from bench.build import UNREACHABLE
 from bench.control_plane import ControlPlane
@@ -48,15 +47,6 @@ KINDS = (
 NPM_UNREACHABLE = re.compile("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ECONNRESET|ENETUNREACH")
 
 
-@pytest.fixture
-def _wiped(own_plane: ControlPlane) -> Iterator[None]:
-    """Leave nothing of a failed test to the next one."""
-    yield
-    if own_plane.cluster.items("lws") or own_plane.cluster.items("nodepools"):
-        clear(own_plane.cluster)
-    own_plane.cluster.kubectl("delete", "namespaces,priorityclasses", "-l", f"{labels.MANAGED_BY}=disagg-serving", "--ignore-not-found")
-
-
 def engine_of(program: Path, folder: Path, plane: ControlPlane) -> Engine:
     """A stack of a program, with the bench's cluster and the plugin of this repository."""
     engine = Engine(folder, "dev", plane.kubeconfig, program=program)
@@ -79,7 +69,7 @@ def python_program(folder: Path) -> Path:
 def objects(plane: ControlPlane) -> dict[str, Any]:
     """What of ours stands in the API server, without what the server and controllers say about it."""
     found = {}
-    for item in plane.cluster.items(",".join(KINDS), "-A", "-l", f"{labels.MANAGED_BY}=disagg-serving"):
+    for item in (one for kind in KINDS for one in plane.cluster.items(kind, selector=f"{labels.MANAGED_BY}=disagg-serving")):
         item.pop("status", None)
         meta = item["metadata"]
         notes = {k: v for k, v in meta.get("annotations", {}).items() if "nodepool-hash" not in k}
@@ -99,28 +89,29 @@ def life(engine: Engine, plane: ControlPlane) -> dict[str, Any]:
     found = objects(plane)
     engine.destroy()
     assert not objects(plane)
-    assert not gpu_nodes(plane.cluster)
+    # a pool goes before its last node has ended
+    plane.cluster.until(lambda: not gpu_nodes(plane.cluster), "no GPU node")
     return found
 
 
 @pytest.fixture(scope="module")
-def expected(own_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def expected(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The objects of the Python program."""
     folder = tmp_path_factory.mktemp("python")
-    found = life(engine_of(python_program(folder / "program"), folder, own_plane), own_plane)
+    found = life(engine_of(python_program(folder / "program"), folder, plane), plane)
     assert {name.split()[0] for name in found} >= {"NodeClass", "NodePool", "LeaderWorkerSet", "Service", "NetworkPolicy", "Namespace"}
     return found
 
 
-@pytest.mark.usefixtures("_wiped")
+@pytest.mark.usefixtures("wiped")
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_programs_in_other_languages(own_plane: ControlPlane, tmp_path: Path, expected: dict[str, Any], language: str) -> None:
+def test_programs_in_other_languages(plane: ControlPlane, tmp_path: Path, expected: dict[str, Any], language: str) -> None:
     """SDK by the command line, preview, up, no change and destroy; the API server holds the Python program's objects, every field equal."""
     if missing := [tool for tool in LANGUAGES[language] if shutil.which(tool) is None]:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    engine = engine_of(ROOT / "examples" / language, tmp_path, own_plane)
+    engine = engine_of(ROOT / "examples" / language, tmp_path, plane)
     install(engine)
-    assert life(engine, own_plane) == expected
+    assert life(engine, plane) == expected
 
     refused(engine, language)
 

@@ -31,11 +31,11 @@ parts.deploy()
 
 
 @pytest.fixture
-def preview(own_plane: ControlPlane, tmp_path: Path) -> Any:
+def preview(plane: ControlPlane, tmp_path: Path) -> Any:
     """A preview of a stack with the pack, under a configuration of it."""
 
     def run(stack: str, config: dict[str, Any] | None = None, *, change: Any = None, program: str = "") -> str:
-        engine: Engine = for_stack(stack, own_plane.kubeconfig, tmp_path)
+        engine: Engine = for_stack(stack, plane.kubeconfig, tmp_path)
         engine.environment["DISAGG_PYTHON"] = sys.executable
         if change:
             engine.edit(change)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from disagg_serving import labels
 from factories import aggregated, environment, layout, role
-from live.conftest import clear
 from live.watching import Watch, changes, identity_in
 from live.workloads import deploy, is_ready, pods, settle, uids
 
@@ -25,15 +24,14 @@ WAITING = {f'metadata.annotations["{key}"]' for key in (labels.WAIT_FOR, labels.
 
 
 @pytest.fixture
-def engine(own_plane: ControlPlane, tmp_path: Path) -> Iterator[Engine]:
+def engine(plane: ControlPlane, tmp_path: Path) -> Iterator[Engine]:
     """The local stack, deployed and ready; everything is gone afterwards."""
-    deployed = for_stack("local", own_plane.kubeconfig, tmp_path, {"install": "existing"})
+    deployed = for_stack("local", plane.kubeconfig, tmp_path, {"install": "existing"})
     deployed.up()
-    ready(own_plane.cluster, 6)
+    ready(plane.cluster, 6)
     yield deployed
-    own_plane.faults([])
+    plane.faults([])
     deployed.destroy()
-    clear(own_plane.cluster)
 
 
 def ready(cluster: Cluster, count: int) -> None:
@@ -57,12 +55,12 @@ def changed(steps: list[Step]) -> dict[str, set[str]]:
 
 def generations(cluster: Cluster) -> dict[str, int]:
     """How often the spec of each group set of the model was changed."""
-    return {found["metadata"]["name"]: found["metadata"]["generation"] for found in cluster.items("leaderworkersets", "-n", NAME)}
+    return {found["metadata"]["name"]: found["metadata"]["generation"] for found in cluster.items("leaderworkersets", NAME)}
 
 
 def selects(cluster: Cluster) -> dict[str, str]:
     """The identity that each Service of the model and its router select now."""
-    services = {s["metadata"]["name"]: s["spec"]["selector"] for s in cluster.items("services", "-n", NAME) if s["spec"].get("selector")}
+    services = {s["metadata"]["name"]: s["spec"]["selector"] for s in cluster.items("services", NAME) if s["spec"].get("selector")}
     found = {name: selector[labels.IDENTITY] for name, selector in services.items() if labels.IDENTITY in selector}
     return {**found, "router": identity_in(cluster.get("deployment", f"{NAME}-epp", NAME)["spec"]["template"]["spec"])}
 
@@ -77,14 +75,14 @@ def assert_never_mixed(watch: Watch, before: str, after: str) -> None:
     assert list(dict.fromkeys(watch.deployed())) == [before, after]
 
 
-def test_candidate_activation_and_tidying_up(own_plane: ControlPlane, engine: Engine) -> None:
+def test_candidate_activation_and_tidying_up(plane: ControlPlane, engine: Engine) -> None:
     """The candidate touches nothing that serves, the activation switches first and deletes then, and tidying up changes nothing.
 
     All the while each Service has ready endpoints.
     """
-    cluster, old = own_plane.cluster, uids(own_plane.cluster)
+    cluster, old = plane.cluster, uids(plane.cluster)
     before = selects(cluster)["router"]
-    with Watch(own_plane.kubeconfig, NAME) as watch:
+    with Watch(plane.kubeconfig, NAME) as watch:
         engine.edit(model(lambda m: m.update(candidate=dict(CANDIDATE))))
         made = changed(engine.up())
         assert set(made) == {"create", "update"}
@@ -120,11 +118,11 @@ def test_candidate_activation_and_tidying_up(own_plane: ControlPlane, engine: En
     assert generations(cluster) == found
 
 
-def test_change_in_place(own_plane: ControlPlane, engine: Engine) -> None:
+def test_change_in_place(plane: ControlPlane, engine: Engine) -> None:
     """What both roles share is changed without a candidate: Services and router leave the old pods at once, so that no two revisions meet."""
-    cluster = own_plane.cluster
+    cluster = plane.cluster
     before = selects(cluster)["router"]
-    with Watch(own_plane.kubeconfig, NAME) as watch:
+    with Watch(plane.kubeconfig, NAME) as watch:
         engine.edit(model(lambda m: m.update(engine="vllm-0.27.1-dlc")))
         engine.up()
         after = selects(cluster)["router"]
@@ -135,15 +133,15 @@ def test_change_in_place(own_plane: ControlPlane, engine: Engine) -> None:
     assert_never_mixed(watch, before, after)
 
 
-def test_candidate_without_a_node(own_plane: ControlPlane, engine: Engine) -> None:
+def test_candidate_without_a_node(plane: ControlPlane, engine: Engine) -> None:
     """A candidate whose pods find no node changes nothing for requests, also when it is activated: `up` waits for it and fails.
 
     With the activation taken back and nodes to be had it comes up, and the next activation goes through.
     """
-    cluster, old = own_plane.cluster, uids(own_plane.cluster)
+    cluster, old = plane.cluster, uids(plane.cluster)
     before = selects(cluster)["router"]
-    with Watch(own_plane.kubeconfig, NAME) as watch:
-        own_plane.faults([{"match": {}, "allow": 0}])
+    with Watch(plane.kubeconfig, NAME) as watch:
+        plane.faults([{"match": {}, "allow": 0}])
         engine.edit(model(lambda m: m.update(candidate=dict(CANDIDATE))))
         engine.up()
         engine.edit(model(lambda m: (m["candidate"].update(activate=True), m.update(waitForReadySeconds=10))))
@@ -154,7 +152,7 @@ def test_candidate_without_a_node(own_plane: ControlPlane, engine: Engine) -> No
         assert {n: u for n, u in uids(cluster).items() if n in old} == old
         assert len(uids(cluster)) == 12
 
-        own_plane.faults([])
+        plane.faults([])
         engine.edit(model(lambda m: (m["candidate"].pop("activate"), m.pop("waitForReadySeconds"))))
         engine.up()
         ready(cluster, 12)
@@ -167,9 +165,9 @@ def test_candidate_without_a_node(own_plane: ControlPlane, engine: Engine) -> No
     assert_never_mixed(watch, before, after)
 
 
-def test_giving_a_candidate_up(own_plane: ControlPlane, engine: Engine) -> None:
+def test_giving_a_candidate_up(plane: ControlPlane, engine: Engine) -> None:
     """Without the candidate the next `up` removes it, and nothing else happens."""
-    cluster, old = own_plane.cluster, uids(own_plane.cluster)
+    cluster, old = plane.cluster, uids(plane.cluster)
     engine.edit(model(lambda m: m.update(candidate=dict(CANDIDATE))))
     engine.up()
     ready(cluster, 12)

@@ -14,9 +14,9 @@ from bench.engine import SHIPPED, PulumiError, for_stack
 WAIT_SECONDS = 10
 
 
-def test_up_ends_and_waits_only_when_asked(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_up_ends_and_waits_only_when_asked(plane: ControlPlane, tmp_path: Path) -> None:
     """`up` ends in seconds and says what it did not wait for; asked to wait it times out with a clear message, and the next one resumes."""
-    engine = for_stack("local", own_plane.kubeconfig, tmp_path, {"install": "existing"})
+    engine = for_stack("local", plane.kubeconfig, tmp_path, {"install": "existing"})
     engine.edit(lambda e: e["models"][0].update(name=SLOW_MODEL))
     start = time.monotonic()
     printed = engine.run("up", "--yes", "--skip-preview", "--stack", "local")
@@ -33,7 +33,7 @@ def test_up_ends_and_waits_only_when_asked(own_plane: ControlPlane, tmp_path: Pa
     engine.up()
     engine.run("up", "--yes", "--skip-preview", "--expect-no-changes", "--stack", "local")
     engine.destroy()
-    assert not own_plane.cluster.items("lws")
+    assert not plane.cluster.items("lws")
 
 
 def test_the_slow_model_is_no_stack_of_ours() -> None:

@@ -245,10 +245,9 @@ def test_what_remains_without_a_ready_prefill_pod(stage: Stage) -> None:
 
 def _set_ready(stage: Stage, engines: Sequence[Engine], status: str) -> None:
     """Say in the API server whether pods are ready, as their kubelet would."""
-    patch = json.dumps({"status": {"conditions": [{"type": "Ready", "status": status}]}})
+    change = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
     for engine in engines:
-        where = ("pod", engine.place.name, "-n", str(engine.place.namespace))
-        stage.cluster.kubectl("patch", *where, "--subresource=status", "--type=strategic", "-p", patch)
+        stage.cluster.patch("pods/status", engine.place.name, change, str(engine.place.namespace), strategic=True)
     stage.routers[ROUTER].picker.refresh()
 
 

@@ -17,11 +17,12 @@ from disagg_serving.verify import Point, Status, verify
 from disagg_serving.verify.connection import Connection
 from disagg_serving.verify.reader import read_snapshot
 from factories import ROOT
-from live.conftest import clear, gpu_nodes
+from live.conftest import gpu_nodes
 from live.standins import CONTROLLER, LWS_SYSTEM, StandIns
 from live.test_placement import stack_layout
 from live.workloads import deploy, objects_of, settle
 
+from bench.api import ApiError
 from bench.cluster import Cluster
 from bench.control_plane import ControlPlane
 from bench.processes import NotReadyError, wait_for
@@ -57,10 +58,6 @@ class Stage:
             assert {(p.id, p.subject) for p in found} == expected, "\n".join(str(p) for p in found)
         return self.points()
 
-    def patch(self, kind: str, name: str, change: Any, *where: str) -> None:
-        """Change an object."""
-        self.cluster.kubectl("patch", kind, name, *where, "--type=json" if isinstance(change, list) else "--type=merge", "-p", json.dumps(change))
-
     def node_of(self, role: str) -> str:
         """The node of a role's pods."""
         (node,) = gpu_nodes(self.cluster, f"{role}-p5-48xlarge")
@@ -83,9 +80,6 @@ def played(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield Stage(plane.cluster, layout, standins, Connection(plane.kubeconfig, None))
     finally:
         standins.stop()
-        plane.cluster.kubectl("delete", "deployments", "-n", SPACE, "--all")
-        plane.cluster.kubectl("delete", "deployments", "-n", LWS_SYSTEM, "--all")
-        clear(plane.cluster)
 
 
 @pytest.fixture
@@ -123,12 +117,12 @@ class Fault:
 
 def node_label(key: str, value: str, role: str) -> Callable[[Stage], Any]:
     """Give a role's node another label."""
-    return lambda s: s.cluster.kubectl("label", "node", s.node_of(role), f"{key}={value}", "--overwrite")
+    return lambda s: s.cluster.patch("node", s.node_of(role), {"metadata": {"labels": {key: value}}})
 
 
 def allocatable(key: str, value: str | None, role: str) -> Callable[[Stage], Any]:
     """What a role's node offers."""
-    return lambda s: s.patch("node", s.node_of(role), {"status": {"allocatable": {key: value}}}, "--subresource=status")
+    return lambda s: s.cluster.patch("nodes/status", s.node_of(role), {"status": {"allocatable": {key: value}}})
 
 
 def engine(name: str, **said: Any) -> Callable[[Stage], Any]:
@@ -165,13 +159,28 @@ def as_made(kind: str, name: str) -> Callable[[Stage], Any]:
 
 def selector(service: str, value: Any) -> Callable[[Stage], Any]:
     """Change what a Service selects."""
-    return lambda s: s.patch("service", service, [{"op": "replace", "path": "/spec/selector", "value": value}], "-n", SPACE)
+    return lambda s: s.cluster.patch("service", service, [{"op": "replace", "path": "/spec/selector", "value": value}], SPACE)
 
 
 def pod_ready(name: str, status: str) -> Callable[[Stage], Any]:
     """Say whether a pod is ready, as its kubelet would."""
-    patch = json.dumps({"status": {"conditions": [{"type": "Ready", "status": status}]}})
-    return lambda s: s.cluster.kubectl("patch", "pod", name, "-n", SPACE, "--subresource=status", "--type=strategic", "-p", patch)
+    change = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+    return lambda s: s.cluster.patch("pods/status", name, change, SPACE, strategic=True)
+
+
+def scaled(kind: str, name: str, replicas: int) -> Callable[[Stage], Any]:
+    """Ask for another number of replicas."""
+    return lambda s: s.cluster.scale(kind, name, SPACE, replicas)
+
+
+def deleted(kind: str, name: str) -> Callable[[Stage], Any]:
+    """Delete an object and see it gone."""
+    return lambda s: s.cluster.delete(kind, name, SPACE)
+
+
+def labelled(pod: str, key: str, value: str | None) -> Callable[[Stage], Any]:
+    """Give a pod a label, or take it away."""
+    return lambda s: s.cluster.patch("pod", pod, {"metadata": {"labels": {key: value}}}, SPACE)
 
 
 def kubectl(*args: str) -> Callable[[Stage], Any]:
@@ -181,8 +190,8 @@ def kubectl(*args: str) -> Callable[[Stage], Any]:
 
 def no_room(s: Stage) -> None:
     """A decode pod goes while its node takes no pods, and the pool may have no second one."""
-    s.cluster.kubectl("cordon", s.node_of("decode"))
-    s.cluster.kubectl("delete", "pod", "-n", SPACE, D1, "--wait=true")
+    s.cluster.cordon(s.node_of("decode"))
+    s.cluster.delete("pod", D1, SPACE)
 
 
 def only(*found: tuple[str, str]) -> Callable[[Stage], Names]:
@@ -204,17 +213,17 @@ FAULTS = [
           node_label(labels.ZONE, "us-east-1a", "decode"), "us-east-1b"),
     Fault("a spot node", node_label(labels.CAPACITY_TYPE, "spot", "decode"), lambda s: {("node-capacity", s.node_of("decode"))},
           node_label(labels.CAPACITY_TYPE, "on-demand", "decode"), "spot"),
-    Fault("too few replicas", kubectl("scale", "lws/llama-70b-decode", "-n", SPACE, "--replicas=3"),
+    Fault("too few replicas", scaled("lws", "llama-70b-decode", 3),
           only(("set-replicas", f"LeaderWorkerSet {SPACE}/llama-70b-decode")), as_made("LeaderWorkerSet", "llama-70b-decode"), "3"),
     Fault("an engine that is not ready", pod_ready(D0, "False"), only(("group-ready", f"{SPACE}/{D0}")), pod_ready(D0, "True"), "0 of 1 ready"),
-    Fault("no room for a pod", no_room, only(("group-whole", f"{SPACE}/{D1}")), lambda s: s.cluster.kubectl("uncordon", s.node_of("decode")),
+    Fault("no room for a pod", no_room, only(("group-whole", f"{SPACE}/{D1}")), lambda s: s.cluster.cordon(s.node_of("decode"), on=False),
           "FailedScheduling: "),
     Fault("side-channel host missing", without_side_channel, only(("pod-env", f"{SPACE}/{P0}"), ("pod-env", f"{SPACE}/{P1}")),
           as_made("LeaderWorkerSet", "llama-70b-prefill"), "VLLM_NIXL_SIDE_CHANNEL_HOST] is missing"),
     Fault("another image", kubectl("set", "image", f"pod/{D1}", "-n", SPACE, "vllm=vllm/vllm-openai:v0.33.0"), only(("pod-image", f"{SPACE}/{D1}")),
-          kubectl("delete", "pod", "-n", SPACE, D1), "v0.33.0 instead of"),
-    Fault("a role label gone", kubectl("label", "pod", D1, "-n", SPACE, f"{labels.LLM_D_ROLE}-"), only(("pod-spec", f"{SPACE}/{D1}")),
-          kubectl("label", "pod", D1, "-n", SPACE, f"{labels.LLM_D_ROLE}=decode"), "llm-d.ai/role is missing"),
+          deleted("pod", D1), "v0.33.0 instead of"),
+    Fault("a role label gone", labelled(D1, labels.LLM_D_ROLE, None), only(("pod-spec", f"{SPACE}/{D1}")),
+          labelled(D1, labels.LLM_D_ROLE, "decode"), "llm-d.ai/role is missing"),
     Fault("decode-only traffic", decode_only, only(("prefill-used", SPACE)), words="0, while decode pods took prompts of 8,000 tokens"),
     Fault("failed transfers", engine(D1, failed=3), only(("kv-failures", f"{SPACE}/{D1}")), words="3"),
     Fault("no transfer to one pod", engine(D0, transfers=0), only(("kv-transfers", f"{SPACE}/{D0}")), words="0, for prompts of 2,000 tokens"),
@@ -225,18 +234,18 @@ FAULTS = [
           only(("service-endpoints", f"Service {SPACE}/llama-70b-epp")), selector("llama-70b-epp", ROUTER), "does not lead to llama-70b-epp-"),
     Fault("a Service that selects workers", selector("llama-70b-decode-api", {labels.LWS_NAME: "llama-70b-decode"}),
           only(("object", f"Service {SPACE}/llama-70b-decode-api")), as_made("Service", "llama-70b-decode-api"), "worker-index is missing"),
-    Fault("no router", kubectl("scale", "deployment/llama-70b-epp", "-n", SPACE, "--replicas=0"), only(("router-ready", EPP)),
+    Fault("no router", scaled("deployment", "llama-70b-epp", 0), only(("router-ready", EPP)),
           lambda s: s.standins.redeploy(), "0 of 0"),
-    Fault("a router with an old configuration", lambda s: s.patch("deployment", "llama-70b-epp", OLD, "-n", SPACE),
+    Fault("a router with an old configuration", lambda s: s.cluster.patch("deployment", "llama-70b-epp", OLD, SPACE),
           only(("router-config", EPP)), lambda s: s.standins.redeploy(), "hash old"),
     Fault("another LeaderWorkerSet controller",
           kubectl("set", "image", f"deployment/{CONTROLLER}", "-n", LWS_SYSTEM, "manager=registry.k8s.io/lws/lws:v0.10.0"),
           only(("lws-version", f"Deployment {LWS_SYSTEM}/{CONTROLLER}")), lambda s: s.standins.redeploy(), "0.10.0"),
-    Fault("a policy gone", kubectl("delete", "networkpolicy", "default-deny", "-n", SPACE), only(("object", f"NetworkPolicy {SPACE}/default-deny")),
+    Fault("a policy gone", deleted("networkpolicy", "default-deny"), only(("object", f"NetworkPolicy {SPACE}/default-deny")),
           as_made("NetworkPolicy", "default-deny"), "it is not there"),
-    Fault("a policy opened", lambda s: s.patch("networkpolicy", "leaders", {"spec": {"ingress": [{}]}}, "-n", SPACE),
+    Fault("a policy opened", lambda s: s.cluster.patch("networkpolicy", "leaders", {"spec": {"ingress": [{}]}}, SPACE),
           only(("object", f"NetworkPolicy {SPACE}/leaders")), as_made("NetworkPolicy", "leaders"), "spec.ingress[0].from"),
-    Fault("a pool that may grow", lambda s: s.patch("nodepool", "decode-p5-48xlarge", {"spec": {"limits": {labels.GPU: "80"}}}),
+    Fault("a pool that may grow", lambda s: s.cluster.patch("nodepool", "decode-p5-48xlarge", {"spec": {"limits": {labels.GPU: "80"}}}),
           only(("object", "NodePool decode-p5-48xlarge")), as_made("NodePool", "decode-p5-48xlarge"), "80 instead of 8"),
 ]  # fmt: skip
 """Faults by what an operator would call them."""
@@ -323,7 +332,8 @@ def kubeconfig_of(plane: ControlPlane, role: dict[str, Any], path: Path) -> Path
     }
     plane.cluster.apply([account, role, binding])
     config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": plane.cluster.kubectl("create", "token", name).strip()}
+    asked = plane.cluster.api.call("POST", f"/api/v1/namespaces/default/serviceaccounts/{name}/token", body={"spec": {}})
+    config["users"][0]["user"] = {"token": asked["status"]["token"]}
     path.write_text(json.dumps(config))
     return path
 
@@ -333,8 +343,8 @@ def test_the_documented_rights_are_enough(plane: ControlPlane, disagg: Run, tmp_
     """With the ClusterRole of the documentation, which writes nothing, everything is seen."""
     file = kubeconfig_of(plane, documented_role(), tmp_path / "reader.json")
     assert disagg("verify", "prod", "--kubeconfig", str(file)) == 0
-    with pytest.raises(Exception, match="cannot"):
-        Cluster(file).kubectl("delete", "pod", "-n", SPACE, D0)
+    with pytest.raises(ApiError, match=r"Forbidden.*cannot delete resource"):
+        Cluster(file).delete("pod", D0, SPACE, wait=False)
 
 
 @pytest.mark.usefixtures("stage")

@@ -18,9 +18,9 @@ def test_half_a_group(cluster: Cluster, plane: ControlPlane) -> None:
     layout = stack_layout("glm5-pp")
     deploy(cluster, layout)
     settle(cluster, layout)
-    worker = next(p for p in cluster.items("pods", "-n", "glm-5", "-l", f"{labels.LWS_WORKER_INDEX}=1"))
-    cluster.kubectl("cordon", worker["spec"]["nodeName"])
-    cluster.kubectl("delete", "pod", "-n", "glm-5", "glm-5-0-1")
+    worker = next(p for p in cluster.items("pods", "glm-5", f"{labels.LWS_WORKER_INDEX}=1"))
+    cluster.cordon(worker["spec"]["nodeName"])
+    cluster.delete("pod", "glm-5-0-1", "glm-5")
     connection = Connection(plane.kubeconfig, None)
 
     def halves() -> list[Point]:

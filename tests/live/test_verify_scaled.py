@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ def scaling(cluster: Cluster) -> Iterator[Cluster]:
     """A cluster that knows ScaledObjects, and has none afterwards."""
     install_crds(cluster)
     yield cluster
-    cluster.kubectl("delete", SCALED_OBJECTS, "-A", "--all")
+    cluster.delete_all(SCALED_OBJECTS)
 
 
 def scaled_layout() -> Layout:
@@ -43,7 +42,7 @@ def scaled_layout() -> Layout:
 def run(cluster: Cluster, wanted: Layout) -> None:
     """Make the environment, and raise the scaled set to its least, as KEDA does at once."""
     deploy(cluster, wanted)
-    cluster.kubectl("scale", "leaderworkersets/m-decode", "-n", "m", "--replicas=2")
+    cluster.scale("leaderworkersets", "m-decode", "m", 2)
     settle(cluster, wanted)
 
 
@@ -55,8 +54,7 @@ def points(connection: Connection, wanted: Layout) -> dict[tuple[str, str], Poin
 
 def keda_says(cluster: Cluster, *conditions: dict[str, Any]) -> None:
     """Write the status that KEDA's operator would, through the subresource that it uses."""
-    change = json.dumps({"status": {"conditions": list(conditions)}})
-    cluster.kubectl("patch", SCALED_OBJECTS, "m-decode", "-n", "m", "--subresource=status", "--type=merge", "-p", change)
+    cluster.patch(f"{SCALED_OBJECTS}/status", "m-decode", {"status": {"conditions": list(conditions)}}, "m")
 
 
 def test_what_keda_says_is_read_with_the_documented_rights(scaling: Cluster, plane: ControlPlane, tmp_path: Path) -> None:
@@ -71,14 +69,14 @@ def test_what_keda_says_is_read_with_the_documented_rights(scaling: Cluster, pla
 
     keda_says(scaling, READY, {"type": "Active", "status": "False"}, {"type": "Paused", "status": "False"})
     for engines in (2, 3, 4):
-        scaling.kubectl("scale", "leaderworkersets/m-decode", "-n", "m", f"--replicas={engines}")
+        scaling.scale("leaderworkersets", "m-decode", "m", engines)
         found = points(reader, wanted)
         assert {p.status for p in found.values()} == {Status.OK}, found
         assert (found[SET].expected, found[SET].found) == ("2 to 4", str(engines))
 
-    scaling.kubectl("scale", "leaderworkersets/m-decode", "-n", "m", "--replicas=5")
+    scaling.scale("leaderworkersets", "m-decode", "m", 5)
     assert {key for key, p in points(reader, wanted).items() if p.status is Status.FAILED} == {SET}
-    scaling.kubectl("scale", "leaderworkersets/m-decode", "-n", "m", "--replicas=2")
+    scaling.scale("leaderworkersets", "m-decode", "m", 2)
 
     keda_says(scaling, {"type": "Ready", "status": "False", "reason": "ScaledObjectCheckFailed", "message": "error requesting prometheus"})
     failing = points(reader, wanted)
@@ -87,8 +85,7 @@ def test_what_keda_says_is_read_with_the_documented_rights(scaling: Cluster, pla
     keda_says(scaling, READY, {"type": "Paused", "status": "True", "reason": "ScaledObjectPaused"})
     assert points(reader, wanted)[OBJECT].found == "paused (ScaledObjectPaused)"
 
-    changed = json.dumps({"spec": {"maxReplicaCount": 9}})
-    scaling.kubectl("patch", SCALED_OBJECTS, "m-decode", "-n", "m", "--type=merge", "-p", changed)
+    scaling.patch(SCALED_OBJECTS, "m-decode", {"spec": {"maxReplicaCount": 9}}, "m")
     assert points(reader, wanted)[MADE].status is Status.FAILED
 
 

@@ -24,7 +24,7 @@ def test_examples_are_accepted(cluster: Cluster) -> None:
     kinds = try_all(cluster, layouts)
     assert validations(cluster) - before == kinds["LeaderWorkerSet"] == 7
     owners = pod_owners(layouts)
-    assert len(cluster.apply(owners, "--dry-run=server").splitlines()) == len(owners) >= 6
+    assert len(cluster.apply(owners, dry_run=True)) == len(owners) >= 6
 
 
 @pytest.mark.parametrize(("name", "stack"), EXAMPLES)
@@ -45,8 +45,8 @@ def test_a_lost_rank_takes_its_group_along(cluster: Cluster) -> None:
     deploy(cluster, wanted)
     settle(cluster, wanted)
     prefill, decode = uids(cluster, PREFILL), uids(cluster, DECODE)
-    restarted = '[{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]'
-    cluster.kubectl("patch", "pod", f"{DECODE}-0-1", "-n", "glm-5", "--subresource=status", "--type=json", "-p", restarted)
+    restarted = [{"op": "replace", "path": "/status/containerStatuses/0/restartCount", "value": 1}]
+    cluster.patch("pods/status", f"{DECODE}-0-1", restarted, "glm-5")
     cluster.until(partial(all_new, cluster, decode), "both pods of the group new")
     assert uids(cluster, PREFILL) == prefill
 
@@ -58,8 +58,7 @@ def test_an_update_replaces_a_group_in_place(cluster: Cluster) -> None:
     settle(cluster, wanted)
     before, nodes = uids(cluster, DECODE), {n["metadata"]["name"] for n in gpu_nodes(cluster)}
     place = "/spec/leaderWorkerTemplate/{}/metadata/annotations/changed"
-    change = ", ".join(f'{{"op": "add", "path": "{place.format(t)}", "value": "1"}}' for t in ("leaderTemplate", "workerTemplate"))
-    cluster.kubectl("patch", f"lws/{DECODE}", "-n", "glm-5", "--type=json", "-p", f"[{change}]")
+    cluster.patch("lws", DECODE, [{"op": "add", "path": place.format(t), "value": "1"} for t in ("leaderTemplate", "workerTemplate")], "glm-5")
     cluster.until(partial(all_new, cluster, before), "both pods of the group new")
     assert {n["metadata"]["name"] for n in gpu_nodes(cluster)} == nodes
 

@@ -8,7 +8,6 @@ import http.client
 import json
 import ssl
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,10 @@ from urllib.parse import urlsplit
 
 from disagg_serving import labels
 
-CORE, SLICES, DEPLOYMENTS = "api/v1", "apis/discovery.k8s.io/v1", "apis/apps/v1"
+from bench.api import Api
+from bench.processes import wait_for
+
+WATCHED = (("api/v1", "pods"), ("apis/discovery.k8s.io/v1", "endpointslices"), ("apis/apps/v1", "deployments"))
 SERVICE_OF = "kubernetes.io/service-name"
 SELECTOR_FLAG = "--endpoint-selector"
 
@@ -35,12 +37,10 @@ class Watch:
         self._server, self._namespace = urlsplit(cluster["server"]).netloc, namespace
         self._tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
         self._headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-        self.events: dict[str, list[dict[str, Any]]] = {"pods": [], "endpointslices": [], "deployments": []}
+        self._api = Api(kubeconfig)
+        self.events: dict[str, list[dict[str, Any]]] = {kind: [] for _, kind in WATCHED}
         self._open: list[http.client.HTTPSConnection] = []
-        self._threads = [
-            threading.Thread(target=self._follow, args=(group, kind), daemon=True)
-            for group, kind in ((CORE, "pods"), (SLICES, "endpointslices"), (DEPLOYMENTS, "deployments"))
-        ]
+        self._threads = [threading.Thread(target=self._follow, args=(group, kind), daemon=True) for group, kind in WATCHED]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -49,13 +49,26 @@ class Watch:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         # what the API server has stored until now is on its way
-        time.sleep(1)
+        if kind is None:
+            wait_for(self._is_up_to_date, f"watches of {self._namespace}", 30)
         for connection in self._open:
             with contextlib.suppress(OSError):
                 if connection.sock is not None:
                     connection.sock.shutdown(2)
         for thread in self._threads:
             thread.join(10)
+
+    def _is_up_to_date(self) -> bool:
+        """Whether the last version of each object has been told, or that it is gone."""
+        return all(self._told(kind) == self._stored(group, kind) for group, kind in WATCHED)
+
+    def _told(self, kind: str) -> dict[str, str]:
+        last = {e["object"]["metadata"]["name"]: e for e in self.events[kind]}
+        return {name: e["object"]["metadata"]["resourceVersion"] for name, e in last.items() if e["type"] != "DELETED"}
+
+    def _stored(self, group: str, kind: str) -> dict[str, str]:
+        items = self._api.call("GET", f"/{group}/namespaces/{self._namespace}/{kind}")["items"]
+        return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in items}
 
     def _follow(self, group: str, kind: str) -> None:
         with contextlib.closing(http.client.HTTPSConnection(self._server, context=self._tls, timeout=600)) as connection:

@@ -38,8 +38,7 @@ def settle(cluster: Cluster, layout: Layout, seconds: float = 90) -> None:
 
 def pods(cluster: Cluster, set_name: str | None = None) -> list[dict[str, Any]]:
     """Pods of LeaderWorkerSets, of one or of all."""
-    selector = labels.LWS_NAME if set_name is None else f"{labels.LWS_NAME}={set_name}"
-    return cluster.items("pods", "-l", selector)
+    return cluster.items("pods", selector=labels.LWS_NAME if set_name is None else f"{labels.LWS_NAME}={set_name}")
 
 
 def planned(layout: Layout) -> dict[str, list[list[str]]]:
@@ -99,5 +98,5 @@ def endpoints_of(cluster: Cluster, group: Group, wanted: set[str]) -> dict[str, 
 
 def endpoints(cluster: Cluster, group: Group) -> dict[str, dict[str, Any]]:
     """Endpoints of a role's Service by pod."""
-    slices = cluster.items("endpointslices", "-n", group.namespace, "-l", f"kubernetes.io/service-name={service_name(group)}")
+    slices = cluster.items("endpointslices", group.namespace, f"kubernetes.io/service-name={service_name(group)}")
     return {e["targetRef"]["name"]: e for s in slices for e in s.get("endpoints") or []}

@@ -217,7 +217,6 @@ def play(cluster: Cluster, envoy: Path) -> Iterator[Stage]:
                 stage.stop()
     finally:
         clear(cluster)
-        cluster.kubectl("delete", "namespaces", *set(ROUTERS.values()), *OUTSIDERS, "--ignore-not-found", "--wait=false")
 
 
 def duo(**gateway: Any) -> dict[str, Any]:

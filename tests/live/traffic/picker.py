@@ -192,7 +192,7 @@ class Picker:
 
     def refresh(self) -> None:
         """The pods that can serve now: of the router's namespace, with the generated labels, and ready."""
-        found = self._cluster.items("pods", "-n", str(self._router.namespace), "-l", self._selector)
+        found = self._cluster.items("pods", str(self._router.namespace), self._selector)
         self._pods = sorted(
             (self._network.place(p["metadata"]["namespace"], p["metadata"]["name"]) for p in found if _is_ready(p)), key=lambda p: p.name
         )
