@@ -13,11 +13,28 @@ from disagg_serving.spec.base import Spec
 from factories import ROOT
 
 PACKAGE = ROOT / "components/disagg_serving"
-BASE = {"labels", "place", "guesses", "phrases", "corrections", "credentials", "records", "errors", "pins", "yaml_io", "yaml_nodes", "yaml_scalars"}
+BASE = {
+    "characters",
+    "files",
+    "labels",
+    "place",
+    "guesses",
+    "phrases",
+    "corrections",
+    "credentials",
+    "records",
+    "errors",
+    "pins",
+    "yaml_io",
+    "yaml_nodes",
+    "yaml_scalars",
+}
 FORM = BASE | {"spec", "catalog"}
 PLAN = FORM | {"document", "planning", "forecast"}
 CHECKED = PLAN | {"rules"}
 LAYERS: dict[str, set[str]] = {
+    "characters": set(),
+    "files": set(),
     "labels": set(),
     "place": set(),
     "phrases": {"place"},

@@ -17,6 +17,9 @@ SAID: dict[str, tuple[int, str]] = {
     "yaml-timestamp-tag.yaml": (2, "yaml-timestamp-tag.yaml:2:9: is not valid YAML: a value tagged !!timestamp is none"),
     "secret-flag-space.yaml": (2, "error [extra-args] models[0].extraArgs[0]: is not a flag"),
     "secret-kubeconfig-inline.yaml": (2, "error [plain-secret] existingCluster.kubeconfig: has a password"),
+    "control-characters.yaml": (2, "error [characters] models[0].repository: Qwen/Qwen3\\u200b-32B holds U+200B"),
+    "terminal-chart.yaml": (2, "error [characters] lws.chart: oci://x/\\x1b]0;PWN"),
+    "surrogate/env.yaml": (2, "models[0].model"),
 }
 """What `disagg check` of each ends with, and one thing that it says."""
 SECONDS = 1.0
@@ -33,3 +36,5 @@ def test_attacks_are_answered(name: str, capsys: pytest.CaptureFixture[str]) -> 
         printed = capsys.readouterr()
         assert output != "text" or says in printed.out + printed.err
         assert "leaked" not in printed.out + printed.err
+        assert "\x1b" not in printed.out + printed.err
+        printed.out.encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from disagg_serving.cli.main import main
 from disagg_serving.credentials import holds_secret, names_secret, secrets_of, without
 from disagg_serving.place import Place
 from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
-from factories import aggregated, environment, model
+from factories import aggregated, environment
+from text_places import PLACES, WHOLE
 
 MARK = "Xq7ZmarkedW9k2"
 FORMS = (
@@ -29,35 +29,6 @@ FORMS = (
     f"apiVersion: v1\nkind: Config\nusers: [{{name: u, user: {{client-key-data: {MARK}}}}}]\n",
     f"DefaultEndpointsProtocol=https;AccountKey={MARK}",
 )
-WHOLE = environment(
-    model(
-        name="split",
-        extraArgs=["--seed=1"],
-        extraEnv={"FOO": "bar"},
-        weights={"tokenKey": "hfToken", "revision": "0123456789abcdef0123456789abcdef01234567"},
-        gateway={"apiKeySecret": "apiKey"},
-        workload={"inputTokens": 100, "outputTokens": 100},
-    ),
-    aggregated(name="other", repository="acme/other", servedModelName="other"),
-    imageSources={"docker.io": "mirror.example"},
-    accept={"api-endpoint": "for now"},
-    lws={"chart": "oci://charts.example/lws"},
-    nodePools={"tags": {"team": "serving"}, "placementGroup": "near"},
-    catalogDirs=["catalog"],
-    existingCluster={"kubeconfig": "./kubeconfig", "context": "here", "nodeRole": "gpu", "securityGroupIds": ["sg-0123456789abcdef0"]},
-)
-
-
-def leaves(value: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The places of all texts."""
-    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(one, (dict, list)):
-            yield from leaves(one, (*steps, key))
-        elif isinstance(one, str):
-            yield (*steps, key)
-
-
-PLACES = [*leaves(WHOLE)]
 
 
 def outputs(folder: Path, data: Any, capsys: pytest.CaptureFixture[str], *commands: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..characters import printed
 from ..errors import ToolError
 from ..load.measure import Measured, measure
 from ..load.runs import RunKind, first_runs, refuse_scaled
@@ -65,7 +66,7 @@ def bench(  # noqa: PLR0913, PLR0917 (options)
     connection = connect(layout, given.base, kubeconfig, context)
     found: list[Measured] = []
     for served, one in planned:
-        loader = Loader(connection, layout, served, timeout, lambda line: typer.echo(line, err=True))
+        loader = Loader(connection, layout, served, timeout, lambda line: typer.echo(printed(line), err=True))
         found += measure(layout, served, one, tpot_ms or 0, loader.run)
     if write_back:
         _write(found, given.file.path)

@@ -61,7 +61,7 @@ def check(  # noqa: PLR0913, PLR0917 (a command's options)
     elif on_terminal() and output is None:
         from ..report.text import render_findings  # noqa: PLC0415 (slow: rich)
 
-        emit(render_findings(findings, Spots(file, bare=bare), view, color=True, width=terminal_width()), None)
+        emit(render_findings(findings, Spots(file, bare=bare), view, color=True, width=terminal_width()), None, styled=True)
     else:
         emit(_lines(findings, Spots(file if findings else None, bare=bare), view), output)
     warned = fail_on is FailOn.WARNING and any(f.level is Level.WARNING for f in findings)

@@ -14,7 +14,9 @@ from typing import Annotated, NamedTuple
 import typer
 
 from ..catalog import Catalog, load_catalog
+from ..characters import printed
 from ..errors import Level, SpecError, ToolError, did_you_mean
+from ..files import write_whole
 from ..report.view import FindingView
 from ..rules import rules
 from ..rules.form import FORM_CHECKS
@@ -48,7 +50,16 @@ Only = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show errors alone, and no progress.")]
 Hide = Annotated[list[Hidden] | None, typer.Option("--hide", help="Leave out findings of this level; repeatable.", show_default=False)]
 Notes = Annotated[bool, typer.Option("--notes", help="Show notes in full.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.", show_default=False)]
+
+
+def some_path(text: str) -> Path:
+    """A path that was given; an unset variable of a shell is none."""
+    if not text:
+        raise typer.BadParameter("is empty: a variable may be unset")
+    return Path(text)
+
+
+Output = Annotated[Path | None, typer.Option("-o", "--output", parser=some_path, metavar="PATH", help="Write to this file.", show_default=False)]
 
 
 CatalogDirs = Annotated[list[str] | None, typer.Option("--catalog-dir", help="A folder that adds entries; may be repeated.", show_default=False)]
@@ -109,7 +120,7 @@ def makes_components(project: Project) -> bool:
     try:
         nodes = list(ast.walk(ast.parse(program.read_text(encoding="utf-8"))))
         files = [project.stack_file(stack) for stack in project.stacks()]
-    except (SyntaxError, ValueError, SpecError):
+    except (SyntaxError, ValueError, SpecError, RecursionError, MemoryError):
         return False
     imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
@@ -145,13 +156,14 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if on_terminal() else None
 
 
-def emit(text: str, output: Path | None) -> None:
-    """Write to a file, or print."""
+def emit(text: str, output: Path | None, *, styled: bool = False) -> None:
+    """Write to a file, or print; what nobody sees in it is written out. With `styled` its colours are ours."""
+    whole = printed(text if text.endswith("\n") else text + "\n", styled=styled)
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.write(whole)
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        write_whole(output, whole)
 
 
 def table(rows: list[list[str]]) -> str:

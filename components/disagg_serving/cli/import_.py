@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..characters import printed
 from ..errors import ToolError
 from ..imports.forms import Source, read_sources
 from ..imports.source import refuse
@@ -61,7 +62,7 @@ def import_(  # noqa: PLR0913, PLR0917 (an option each)
     said = account(imported, secrets)
     if target is None:
         emit(text, None)
-        typer.echo(said, err=True)
+        typer.echo(printed(said), err=True)
     else:
         new = {} if write is None or project is not None else project_files()
         if force:

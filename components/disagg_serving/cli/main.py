@@ -8,9 +8,11 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import typer
 
+from ..characters import printed
 from ..errors import ProgramError, SpecError, ToolError, did_you_mean
 
 CLEAN, TOOL_FAILED, CHECKS_FAILED = 0, 1, 2
@@ -78,7 +80,7 @@ def _show(problem: typer.TyperException) -> None:
     if show is not None:
         show()
     else:
-        typer.echo(f"error: {problem}", err=True)
+        typer.echo(printed(f"error: {problem}"), err=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,8 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CHECKS_FAILED
     except ToolError as problem:
         if isinstance(problem, ProgramError):
-            typer.echo(problem.trace, nl=False, err=True)
-        typer.echo(f"error: {problem}", err=True)
+            typer.echo(printed(problem.trace), nl=False, err=True)
+        typer.echo(printed(f"error: {problem}"), err=True)
         return TOOL_FAILED
     except typer.TyperException as problem:
         _show(problem)
@@ -106,7 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return TOOL_FAILED
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        typer.echo(f"error: {where}{(problem.strerror or str(problem)).lower()}", err=True)
+        typer.echo(printed(f"error: {where}{(problem.strerror or str(problem)).lower()}"), err=True)
+        return TOOL_FAILED
+    except (MemoryError, RecursionError):
+        typer.echo("error: the input takes more memory or is nested deeper than this machine allows", err=True)
         return TOOL_FAILED
     return result if isinstance(result, int) else CLEAN
 
@@ -116,6 +121,10 @@ def run() -> None:
     # pydantic would look for plugins in the metadata of every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.set_threshold(1_000_000)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever called
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (as long as the process)
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     code = main()
     gc.freeze()  # or the interpreter would walk all that it is about to give back
     sys.exit(code)

@@ -89,7 +89,11 @@ def plan(  # noqa: PLR0913, PLR0917 (a command's options)
 
         color, width = (on_terminal(), terminal_width()) if output is None else (False, None)
         ending = f"exit {code}: {_reason(plans, fail_on)}"
-        emit(render_text(plans, color=color, width=width, shown=Shown(resources or verbose, quiet, view), files=files, ending=ending), output)
+        emit(
+            render_text(plans, color=color, width=width, shown=Shown(resources or verbose, quiet, view), files=files, ending=ending),
+            output,
+            styled=color,
+        )
     return code
 
 

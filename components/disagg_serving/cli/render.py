@@ -11,13 +11,16 @@ from ..errors import ToolError
 from ..manifests.bundle import build_all, charts, images
 from ..report.files import write_files
 from ..rules.evaluation import evaluate_file
-from .common import StackOrFile, emit, find_environment
+from .common import StackOrFile, emit, find_environment, some_path
 
 
 def render(
     stack: StackOrFile,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for one YAML file an object, in apply order.", show_default=False)
+        Path | None,
+        typer.Option(
+            "-o", "--output", parser=some_path, metavar="PATH", help="Folder for one YAML file an object, in apply order.", show_default=False
+        ),
     ] = None,
     list_images: Annotated[bool, typer.Option("--images", help="List every image and chart instead.")] = False,
 ) -> int:

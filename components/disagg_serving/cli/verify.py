@@ -51,7 +51,7 @@ def verify(  # noqa: PLR0913, PLR0917 (options)
         data = {"version": 1, "server": snapshot.server, "points": [{**data_of(p), "meaning": MEANING[p.id]} for p in points]}
         emit(json.dumps(data, indent=2, ensure_ascii=False), None)
     else:
-        emit(render_points(points, snapshot.server, color=on_terminal(), width=terminal_width()), None)
+        emit(render_points(points, snapshot.server, color=on_terminal(), width=terminal_width()), None, styled=True)
     found = {p.status for p in points}
     return 2 if Status.FAILED in found else 1 if Status.UNKNOWN in found else 0
 

@@ -62,7 +62,7 @@ class BasePlans:
 
 def cache_folder() -> Path:
     """Where plans and packages of other revisions are kept, for one user."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "disagg-serving"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "disagg-serving"  # noqa: PTH111 (Path.home raises without a home)
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def today() -> date:
 def now() -> datetime:
     """The time by which dates are judged; SOURCE_DATE_EPOCH (reproducible-builds.org) stands for it where output must not change."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    return datetime.fromtimestamp(int(epoch), UTC) if epoch and epoch.isdigit() else datetime.now(UTC)
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch and epoch.isdecimal() else datetime.now(UTC)
 
 
 def old_prices(cost: Cost, day: date) -> list[CostLine]:

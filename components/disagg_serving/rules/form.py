@@ -8,6 +8,7 @@ FORM_CHECKS: dict[str, str] = {
     "catalog-dir": "Folders of catalogDirs are there, inside the project.",
     "calibration-log": "The log that memory is calibrated with is that of an engine's start.",
     "engine-shape": "An engine has sizes that vLLM can start with.",
+    "characters": "Texts hold no character that controls, hides or is taken for another: NUL, zero width, bidi, two scripts in a word.",
     "environment": "A stack file has an environment, in plain text.",
     "missing": "Keys without a default are given.",
     "model-config": "A model that is no catalogue entry has a config.json inside the project that can be read.",

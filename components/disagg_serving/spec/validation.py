@@ -18,6 +18,7 @@ from ..place import TOP, Place, Step
 from ..yaml_io import dates_as_text
 from .base import DNS_LABEL, FORMS, RefusalError, model_in
 from .form_words import BOUNDS, WORDS
+from .odd_characters import odd_characters
 
 _HOW_TO_KEEP_SECRETS = say("set it with `pulumi config set --secret disagg-serving:KEY` and name the key, for example {weights.tokenKey}")
 _HOW_TO_LEAVE_SECRETS_OUT = "revoke it and leave it out; whoever runs `pulumi up` logs in to registries before"
@@ -254,8 +255,8 @@ class _Cleaner:
                 self._odd_key(loc, key)
                 del data[key]
                 continue
-            if isinstance(data, dict) and holds_secret(key):
-                self.findings.append(_plain_secret(loc, "has a key with a password, key or token in it, which every plan would show"))
+            if isinstance(data, dict) and (finding := _refused_key(loc, key)):
+                self.findings.append(finding)
                 del data[key]
                 continue
             if value is LEFT_OUT:
@@ -289,9 +290,18 @@ class _Cleaner:
         named = loc[-2:-1] == ("tags",) and names_secret(str(loc[-1]))
         if isinstance(value, str) and _JUDGED_BY_RULES.isdisjoint(loc) and (named or holds_secret(value)):
             return _plain_secret(loc, "has a password, key or token in it, which every plan would show")
+        if isinstance(value, str) and (finding := odd_characters(loc, value)):
+            return finding
         if id(value) in above or len(above) > _DEEPEST:
             return Finding("schema", Level.ERROR, str(Place(loc)), "holds itself or is nested too deeply", None, "plain values", "write it out")
         return None
+
+
+def _refused_key(loc: Loc, key: str) -> Finding | None:
+    if holds_secret(key):
+        return _plain_secret(loc, "has a key with a password, key or token in it, which every plan would show")
+    odd = odd_characters(loc, key)
+    return replace(odd, message=f"has a key that {odd.message}") if odd else None
 
 
 def _plain_secret(loc: Loc, message: str) -> Finding:

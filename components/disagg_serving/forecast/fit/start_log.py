@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...errors import SpecError
+from ...yaml_io import read_file
 from .calibration import Calibration, log_finding
 
 MAX_BYTES = 100_000_000
+LARGEST = 1e15
 _NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _START = re.compile(r"(?:API server version|[█▀▄]\s+version)\s+v?(\d[\w.+]*)")
@@ -48,8 +50,7 @@ def read_log(path: Path | str) -> Calibration:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES)
+        data = read_file(path, MAX_BYTES)
     except (OSError, ValueError) as problem:
         why = (getattr(problem, "strerror", None) or "no such file").lower()
         raise SpecError([log_finding(path.name, f"cannot be read: {why}", None, "a log file")]) from None
@@ -62,9 +63,9 @@ def parse_log(text: str, name: str = "log") -> Calibration:
     Raises SpecError when the text is no log of vLLM's start, or is of a start that failed.
     """
     text = _ANSI.sub("", text)
-    starts = [0, *(m.start() for m in _START.finditer(text))]
     # of the last start that came so far; one that was cut off says less than the one before it
-    text = next((text[at:] for at in reversed(starts) if _numbers(_WEIGHTS, text[at:]) and _numbers(_KV, text[at:])), text)
+    came = min(_last(_WEIGHTS, text), _last(_KV, text))
+    text = text[max((m.start() for m in _START.finditer(text) if m.start() <= came), default=0) :]
     weights, memory = _numbers(_WEIGHTS, text), _numbers(_KV, text)
     missing = [line for line, found in (("Model loading took ... GiB", weights), ("Available KV cache memory: ... GiB", memory)) if not found]
     if missing:
@@ -79,6 +80,7 @@ def parse_log(text: str, name: str = "log") -> Calibration:
         message = f"is of several engines: their KV caches hold {min(tokens):,.0f} to {max(tokens):,.0f} tokens"
         raise SpecError([log_finding(name, message, None, "the log of one start of one engine")])
     concurrency, version = _CONCURRENCY.findall(text), _START.search(text) or _ENGINE.search(text)
+    _refuse_endless({"kvCacheTokens": tokens, "maxModelLen": [_number(length) for length, _ in concurrency]})
     return Calibration(
         weights_gib=max(weights),
         kv_gib=min(memory),
@@ -88,6 +90,20 @@ def parse_log(text: str, name: str = "log") -> Calibration:
         gpu_memory_utilization=utilization[-1] if utilization and 0 < utilization[-1] <= 1 else None,
         engine_version=version[1] if version else None,
     )
+
+
+def _last(patterns: Iterable[str], text: str) -> int:
+    """Where the last line of one of these forms begins; -1 where there is none."""
+    return max((found.start() for pattern in patterns for found in re.finditer(pattern, text)), default=-1)
+
+
+def _refuse_endless(amounts: Mapping[str, Iterable[float]]) -> None:
+    """Numbers beyond what any memory holds are not of an engine."""
+    wrong = [name for name, numbers in amounts.items() if any(abs(number) > LARGEST for number in numbers)]
+    if wrong:
+        raise SpecError(
+            [log_finding(name, "is no amount of a start-up log", None, f"at most {LARGEST:.0e}", "paste the log as it is") for name in wrong]
+        )
 
 
 def _refuse_fatal(text: str, name: str) -> None:
