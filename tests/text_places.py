@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from disagg_serving.rules import rules
 from factories import aggregated, environment, model
 
 WHOLE = environment(
@@ -18,7 +19,7 @@ WHOLE = environment(
     ),
     aggregated(name="other", repository="acme/other", servedModelName="other"),
     imageSources={"docker.io": "mirror.example"},
-    accept={"api-endpoint": "for now"},
+    accept={rules()[0].id: "for now"},
     lws={"chart": "oci://charts.example/lws"},
     nodePools={"tags": {"team": "serving"}, "placementGroup": "near"},
     catalogDirs=["catalog"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from .scaling import scaled_out
 from .shapes import Group, Layout, Pool, Requests, room_of
@@ -27,13 +28,29 @@ class Node:
         """EFA devices that no pod uses."""
         return self.room.efa - self.used.efa
 
-    def take(self, pod: str, requests: Requests) -> bool:
-        """Place a pod, if it fits."""
-        if not (self.used + requests).fits(self.room):
-            return False
-        self.pods.append(pod)
-        self.used += requests
-        return True
+    def holds(self, requests: Requests) -> int:
+        """How many more pods that ask for so much fit."""
+        free = ((getattr(self.room, what) - getattr(self.used, what), amount) for what, amount in vars(requests).items() if amount)
+        return min((left // amount for left, amount in free), default=NO_BOUND)
+
+    def take(self, pods: Sequence[str], requests: Requests) -> None:
+        """Place pods that fit."""
+        self.pods += pods
+        self.used += times(requests, len(pods))
+
+
+NO_BOUND = 1_000_000
+"""As many pods that ask for nothing as anybody has."""
+
+
+def times(requests: Requests, count: int) -> Requests:
+    """What so many pods ask for."""
+    return Requests(**{what: amount * count for what, amount in vars(requests).items()})
+
+
+def pod_names(name: str, size: int, replicas: int) -> list[str]:
+    """The names of a role's pods, in the order of `Group.pods`."""
+    return [f"{name}-{g}{f'-{w}' if w else ''}" for g in range(replicas) for w in range(size)]
 
 
 def pack(groups: Sequence[Group], most: int | None = None) -> list[Node]:
@@ -41,27 +58,32 @@ def pack(groups: Sequence[Group], most: int | None = None) -> list[Node]:
 
     A pod that no empty node can hold is left out, and so are those beyond `most` nodes; rules `pod-fits-node` and `group-capacity` refuse them.
     """
-    room = room_of(groups[0].instance)
     ordered = sorted(groups, key=lambda g: (-g.pod_requests.cpu_millis, -g.pod_requests.memory_mib, g.name))
-    least = Requests(**{what: min(vars(g.pod_requests)[what] for g in groups) for what in vars(room)})
+    alike = tuple((g.name, g.size, g.replicas, g.pod_requests) for g in ordered)
+    return [*_packed(room_of(groups[0].instance), alike, most)]
+
+
+@lru_cache(maxsize=128)  # corrections are tried one by one, and each leaves most pools as they are
+def _packed(room: Requests, alike: tuple[tuple[str, int, int, Requests], ...], most: int | None) -> list[Node]:
+    least = Requests(**{what: min(vars(each)[what] for *_, each in alike) for what in vars(room)})
     nodes: list[Node] = []
     free: list[Node] = []
-    for group in ordered:
-        each = group.pod_requests
+    for name, size, replicas, each in alike:
         if not each.fits(room):
             continue
         free = [node for node in free if (node.used + least).fits(room)]  # what is full for all is not looked at again by each
-        current = 0
-        for pod in (name for names in group.pods() for name in names):
-            # pods of a group are alike: a node that refused one refuses the next
-            while current < len(free) and not free[current].take(pod, each):
-                current += 1
-            if current == len(free):
-                if len(nodes) == most:
-                    break
-                nodes.append(Node(room))
-                free.append(nodes[-1])
-                nodes[-1].take(pod, each)
+        pods, done = pod_names(name, size, replicas), 0
+        for node in free:
+            count = node.holds(each)
+            node.take(pods[done : done + count], each)
+            done += count
+        on_one = Node(room).holds(each)
+        full = times(each, on_one)
+        while done < len(pods) and len(nodes) != most:
+            some = pods[done : done + on_one]
+            nodes.append(Node(room, some, full if len(some) == on_one else times(each, len(some))))
+            free.append(nodes[-1])
+            done += on_one
     return nodes
 
 
