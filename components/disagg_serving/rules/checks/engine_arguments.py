@@ -277,7 +277,7 @@ def speculative_method(s: Subject) -> Iterator[Fault]:
                 yield Fault(path, message, method, allowed, ways=ways)
         elif method in OTHER_DRAFTS:
             if served.spec.speculative.model is None:
-                advice = say("name a draft model of {} in {speculative.model}", served.repository)
+                advice = say("name a draft model of it in {speculative.model}")
                 yield Fault(path, "needs a draft model", method, say("{speculative.model}, or {}", allowed), advice, ways=ways)
         elif method not in OWN_DRAFTS:
             yield Fault(path, "is not known here as a method of vLLM", method, allowed, "see vLLM's SpeculativeMethod", Level.WARNING)

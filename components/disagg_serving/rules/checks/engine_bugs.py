@@ -12,7 +12,7 @@ from ...planning.shapes import Served, group_size
 from ..registry import Fault, Stage, Subject, rule, use
 
 
-@rule("engine-bugs", Level.WARNING, Stage.FORM, "the entries of `catalog/engines/bugs/`, each with its issue", reads=("connector", "speculative"))
+@rule("engine-bugs", Level.WARNING, Stage.FORM, "our choice: CONTRIBUTING.md; each finding names the issue", reads=("connector", "speculative"))
 def engine_bugs(s: Subject) -> Iterator[Fault]:
     """The engine's release has no known bug that the model meets."""
     bugs = [s.catalog.bugs[bug] for bug in s.catalog.bugs]
@@ -25,8 +25,9 @@ def engine_bugs(s: Subject) -> Iterator[Fault]:
         for bug in met:
             if bug.is_in(served.engine):
                 path, level = f"{served.path}.engine", Level(bug.level)
-                message = f"{bug.effect} ({_issue(bug)})"
-                yield Fault(path, message, served.spec.engine, ", ".join(fitting), bug.advice, level, [use(path, *reversed(fitting))])
+                until = f"; until then, {bug.advice}" if bug.advice else ""
+                message = f"{bug.effect} ({_issue(bug)}){until}"
+                yield Fault(path, message, served.spec.engine, ", ".join(fitting), level=level, ways=[use(path, *reversed(fitting))])
 
 
 def _meets(served: Served, when: BugConditions) -> bool:
