@@ -18,7 +18,7 @@ from .build import HERE, PARSERS, Engine
 
 
 def dump(engine: Engine) -> dict[str, Any]:
-    """What the engine's parser knows: {flag: {kind, choices, none}}."""
+    """What the engine's parser knows: {"flags": {flag: {kind, choices, none, of, off, default}}, "short": {short spelling: flag}}."""
     done = subprocess.run([engine.python, HERE / "inside/flags.py"], capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -28,8 +28,8 @@ def text_of(engine: Engine, found: dict[str, Any], checked: str) -> str:
     """The catalogue's file, a line a flag."""
     head = {"engine": "vllm", "version": engine.version, "checked": checked, "source": [f"the parser of vllm {engine.version} from PyPI"]}
     lines = [f'  "{key}": {json.dumps(value)},' for key, value in head.items()]
-    flags = ",\n".join(f'    "{flag}": {json.dumps(about)}' for flag, about in found.items())
-    return "{\n" + "\n".join(lines) + '\n  "flags": {\n' + flags + "\n  }\n}\n"
+    parts = {part: ",\n".join(f'    "{name}": {json.dumps(about)}' for name, about in found[part].items()) for part in found}
+    return "{\n" + "\n".join(lines) + "\n" + ",\n".join(f'  "{part}": {{\n{text}\n  }}' for part, text in parts.items()) + "\n}\n"
 
 
 def main() -> int:

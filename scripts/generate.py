@@ -99,10 +99,20 @@ def plugin_files() -> dict[Path, str]:
 def files() -> Iterator[tuple[Path, str]]:
     """Every generated file with its content, in an order in which each is made only from files before it: the program imports ARGS."""
     yield ARGS, args_module()
-    from scripts import draw_dashboard, figures, pictures, reference, rules_page, sizing_page, versions  # noqa: PLC0415 (they run the program)
+    from scripts import (  # noqa: PLC0415 (they run the program)
+        draw_dashboard,
+        figures,
+        options_page,
+        pictures,
+        reference,
+        rules_page,
+        sizing_page,
+        versions,
+    )
 
     yield from {
         rules_page.PAGE: rules_page.rules_page(),
+        options_page.PAGE: options_page.options_page(),
         versions.PAGE: versions.page(),
         **reference.pages(),
         **sizing_page.pages(),

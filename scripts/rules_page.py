@@ -22,7 +22,7 @@ AREAS: Mapping[str, str] = {
     "pairing": "What both roles share", "connector": "The KV connector",
     "parallel": "Parallelism", "experts": "Expert parallelism", "engine_arguments": "The engine",
     "speculation": "Draft models", "existing_nodes": "Nodes that exist", "engine_bugs": "Known bugs of engines",
-    "flags": "Flags of your own", "memory": "GPU memory",
+    "extra_arguments": "Flags and variables of your own", "flags": "Flags that the parser knows", "memory": "GPU memory",
     "calibration": "Measured memory", "weights": "Weights", "capacity": "Nodes", "reservations": "Reserved capacity", "balance": "Traffic",
     "autoscaling": "Autoscaling", "rollout": "Rollout", "gateway": "The way in", "charts": "Charts", "observability": "Observability",
     "declared_objects": "Kubernetes objects", "programs": "A program as a whole", "look_ups": "What AWS says",

@@ -72,17 +72,32 @@ def named_elsewhere() -> dict[str, tuple[str, set[str]]]:
     }
 
 
+def spelling(option: str, action: Any) -> dict[str, Any]:
+    """Of another spelling of an option: the one that names it, and whether it says the opposite; of that one the value without it."""
+    name = next(o for o in action.option_strings if o.startswith("--"))
+    if option == name:
+        plain = isinstance(action.default, str | int | float) and action.default != argparse.SUPPRESS and getattr(action, "const", None) is None
+        return {"default": str(action.default)} if plain and action.nargs != 0 else {}
+    return {"of": name, **({"off": True} if option in getattr(action, "negative_option_strings", negations(action)) else {})}
+
+
+def negations(action: Any) -> set[str]:
+    """The spellings that turn a switch off, for parsers that keep no list of them."""
+    return {o for o in action.option_strings if isinstance(action, argparse.BooleanOptionalAction) and o.startswith("--no-")}
+
+
 def main() -> None:
-    """Print them."""
+    """Print flags by their long spellings, and the long one of each short spelling."""
     out, sys.stdout = sys.stdout, sys.stderr
     cli_args, _, parser_class = load()
     parser = cli_args.make_arg_parser(parser_class(prog="vllm serve"))
     # an action lists only the spellings that help shows; an engine that shows its help does not serve
-    known = parser._option_string_actions.items()
-    flags = {option: about(action) for option, action in known if option.startswith("--") and not isinstance(action, argparse._HelpAction)}
+    known = {option: action for option, action in parser._option_string_actions.items() if not isinstance(action, argparse._HelpAction)}
+    flags = {option: {**about(action), **spelling(option, action)} for option, action in known.items() if option.startswith("--")}
     for flag, (kind, names) in named_elsewhere().items():
         flags[flag] = {**flags[flag], "kind": kind, "choices": sorted(names)}
-    json.dump(dict(sorted(flags.items())), out)
+    short = {option: spelling(option, action)["of"] for option, action in known.items() if not option.startswith("--")}
+    json.dump({"flags": dict(sorted(flags.items())), "short": dict(sorted(short.items()))}, out)
 
 
 if __name__ == "__main__":

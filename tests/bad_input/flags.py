@@ -72,7 +72,9 @@ FLAG_CASES = [
     ),
     Case("word for JSON", flag("--compilation-config=fast"), PLACE, "=fast", "--compilation-config.key=value", says="is not a JSON object"),
     Case("keys of a number", flag("--seed.x=1"), PLACE, "--seed.x=1", "--seed=...", "remove it", says="takes no keys"),
-    Case("value that no engine has", flag("--convert=embedd"), PLACE, "--convert=embedd", "--convert=auto", "use --convert=embed"),
+    Case(
+        "value that no engine has", flag("--scheduling-policy=fcsf"), PLACE, "=fcsf", "--scheduling-policy=priority", "use --scheduling-policy=fcfs"
+    ),
     Case("parser that no engine has", flag("--tool-call-parser=hermes2"), PLACE, "hermes2", "--tool-call-parser=hermes", "=hermes"),
     Case("object that is none", flag("--compilation-config=3"), PLACE, "=3", "JSON", says="is not a JSON object"),
     Case("flag without its other", flag("--enable-log-outputs"), PLACE, "-outputs", "--enable-log-requests", "remove it", "stops vLLM without"),

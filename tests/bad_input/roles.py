@@ -92,7 +92,14 @@ ROLE_CASES = [
         "--max_model_len=8",
         fix="set maxModelLen of the model",
     ),
-    Case("short flag of the project", one(extraArgs=["-tp=4"]), "models[0].extraArgs[0]", "-tp=4", "--flag=value"),
+    Case(
+        "short flag of the project",
+        one(extraArgs=["-tp=4"]),
+        "models[0].extraArgs[0]",
+        "-tp=4",
+        "flags without a field",
+        "set tensorParallel of the role",
+    ),
     Case(
         "part of a flag of the project",
         one(extraArgs=["--kv-transfer-config.engine_id=x"]),

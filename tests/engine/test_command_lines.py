@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from disagg_serving.catalog.flags import flags_of
+from disagg_serving.catalog.flags import FOLDER
+from disagg_serving.catalog.verdicts import readers
 from disagg_serving.recording.plan import make_plan
 from disagg_serving.spec.stack_file import find_project
 from factories import ROOT, SHIPPED, check
@@ -16,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from engine.build import PARSERS, Engine
 from engine.cases import CommandLine, ask, command_lines
 from engine.flags import dump
+from engine.variables import of_vllm
 
 DRAWN = 200
 OF_A_CPU = "max_num_batched_tokens (2048) must be greater"
@@ -80,8 +83,10 @@ def test_page_says_how_many(lines: list[CommandLine]) -> None:
 @pytest.mark.parametrize("engine", PARSERS, ids=lambda e: e.version)
 def test_catalogue_has_the_engine_s_flags(engine: Engine) -> None:
     """The flags that `disagg check` knows are those that the parser lists."""
-    known = flags_of(engine.version)
-    assert known is not None
-    assert {name: (flag.kind, list(flag.choices), flag.none) for name, flag in known.items()} == {
-        name: (about["kind"], about.get("choices", []), about.get("none", False)) for name, about in dump(engine).items()
-    }
+    written = json.loads((FOLDER / f"vllm-{engine.version}.json").read_text(encoding="utf-8"))
+    assert {part: written[part] for part in ("flags", "short")} == dump(engine)
+
+
+def test_catalogue_has_what_the_engines_read() -> None:
+    """The variables of vLLM that have verdicts are those in its own table."""
+    assert {f"vLLM {engine.version}": sorted(of_vllm(engine)) for engine in PARSERS} == {n: v for n, v in readers().items() if n.startswith("vLLM ")}

@@ -18,11 +18,12 @@ import yaml
 from bad_input.case import OLD_ENGINE
 from disagg_serving.catalog import Catalog
 from disagg_serving.catalog.flags import flags_of, versions
+from disagg_serving.catalog.verdicts import FREE, verdict_of
 from disagg_serving.errors import Finding
+from disagg_serving.planning.arguments import read
 from disagg_serving.planning.command_line import OF_MODEL, OF_ROLE, OWNED, command_args
 from disagg_serving.rules import rules
 from disagg_serving.rules.checks import flags
-from disagg_serving.rules.checks.engine_arguments import owned
 from disagg_serving.rules.evaluation import evaluate, evaluate_file
 from disagg_serving.spec.stack_file import find_project
 from engine_flags import assert_command_line_is_ours
@@ -33,10 +34,10 @@ PROJECTS = [SHIPPED, *sorted(f for f in (ROOT / "examples").iterdir() if (f / "P
 
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
-    "in full": lambda flag: f"{flag}=1",
+    "in full": lambda flag: f"{flag}=7",
     "alone": lambda flag: flag,
-    "with underscores": lambda flag: f"--{flag[2:].replace('-', '_')}=1",
-    "cut short": lambda flag: f"{flag[:-1]}=1",
+    "with underscores": lambda flag: f"--{flag[2:].replace('-', '_')}=7",
+    "cut short": lambda flag: f"{flag[:-1]}=7",
     "negated": lambda flag: flag.replace("--", "--no-", 1),
     "a key of it": lambda flag: f"{flag}.key=1",
 }
@@ -114,7 +115,9 @@ def test_flags_of_the_catalogue(model: str, engine: str) -> None:
     if oldest and [int(n) for n in oldest.split(".")] > [int(n) for n in version.split(".")]:
         pytest.skip(f"{model} needs vLLM {oldest}")
     assert said(*facts.serve_flags, engine=engine, model="qwen3-32b") == []
-    assert not [flag for flag in facts.serve_flags if owned(flag.split("=", 1)[0])]
+    assert not [
+        f for f in facts.serve_flags for said in read(version, f) if said.option in OWNED or (verdict_of(said.option) or FREE).verdict == "breaks"
+    ]
 
 
 def test_every_engine_was_asked() -> None:
@@ -141,7 +144,7 @@ def test_what_is_generated_is_the_project_s_own(folder: Path) -> None:
 def test_no_flag_of_the_project_can_be_added(spell: str) -> None:
     """However it is spelt, a flag that may stand on a command line is refused in extraArgs, and in the flags of a model's own entry."""
     args = [SPELLINGS[spell](flag) for flag in OWNED]
-    found = check(environment(aggregated(extraArgs=args))).findings
+    found = check(environment(aggregated(extraArgs=args, weights={"s3": {"bucket": "weights"}}))).findings
     refused = {f.path for f in found if f.id == "extra-args" and f.level == "error"}
     assert refused == {f"models[0].extraArgs[{i}]" for i in range(len(args))}
 
@@ -155,14 +158,15 @@ def test_flags_of_fields_are_the_engine_s() -> None:
 @pytest.mark.parametrize(("flag", "field"), [(f.flag.name, f.place) for f in (*OF_MODEL, *OF_ROLE)])
 def test_refusals_name_the_field(flag: str, field: str) -> None:
     """Whoever gives the flag of a field as an extra one is told the field."""
-    (found,) = [f for f in check(environment(aggregated(extraArgs=[f"{flag}=1"]))).findings if f.id == "extra-args"]
+    (found,) = [f for f in check(environment(aggregated(extraArgs=[f"{flag}=7"]))).findings if f.id == "extra-args"]
     assert re.fullmatch(rf"set {re.escape(field)} of the (model|role|model or role)", found.fix)
 
 
 NEVER = (
     "--api-key", "--config", "--data-parallel-backend", "--data-parallel-external-lb", "--data-parallel-hybrid-lb",
     "--data-parallel-multi-port-external-lb", "--data-parallel-rank", "--data-parallel-size-local", "--data-parallel-start-rank",
-    "--data-parallel-supervisor-port", "--distributed-executor-backend", "--download-dir", "--host", "--kv-events-config", "--model",
+    "--data-parallel-supervisor-port", "--distributed-executor-backend", "--download-dir", "--host", "--model",
+    "--spec-method", "--spec-model", "--spec-tokens",
 )  # fmt: skip
 
 

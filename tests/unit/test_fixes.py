@@ -13,6 +13,7 @@ import pytest
 from bad_input import CASES
 from budgets import examples
 from disagg_serving.catalog import Catalog
+from disagg_serving.catalog.verdicts import every_option, verdict_of
 from disagg_serving.corrections import corrected
 from disagg_serving.errors import Finding, Level
 from disagg_serving.place import Place
@@ -237,8 +238,8 @@ def texts(tree: ast.Module, function: ast.FunctionDef, expression: ast.expr) -> 
             yield "".join(str(p.value) if isinstance(p, ast.Constant) else " 0 " for p in parts)  # a value, which only a command may hold
         case ast.Call(func=ast.Name(id="say" | "either")):
             yield from (text.translate(BRACES) for value in expression.args for text in texts(tree, function, value))
-        case ast.Call(func=ast.Name(id="did_you_mean") | ast.Attribute(value=ast.Name(id="Place"))) | ast.Attribute(attr="fix"):
-            return  # a key's name, a place, and the words of a finding
+        case ast.Call(func=ast.Name(id="did_you_mean") | ast.Attribute(value=ast.Name(id="Place"))) | ast.Attribute(attr="fix" | "advice"):
+            return  # a key's name, a place, and the words of a finding or of another fault
         case _:
             for value in choices(tree, function, expression):
                 yield from texts(tree, function, value)
@@ -253,6 +254,8 @@ def choices(tree: ast.Module, function: ast.FunctionDef, expression: ast.expr) -
             return values
         case ast.Subscript(value=value):
             return [value]
+        case ast.Attribute(attr="instead"):  # data of the verdicts
+            return [ast.Constant(about.instead) for name in every_option() if (about := verdict_of(name)) is not None]
         case ast.Name(id=name):
             found = [v for scope in (function, tree) for v in assigned(scope, name)]
             assert found, f"{function.name}: {name} is not to be found"

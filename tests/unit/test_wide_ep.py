@@ -281,7 +281,7 @@ def test_infiniband_is_not_asked_for_by_a_variable() -> None:
 @pytest.mark.parametrize(
     "flag",
     [
-        "--data-parallel-size=2",
+        "--data-parallel-size=4",
         "--data-parallel-hybrid-lb",
         "--data_parallel_external_lb",
         "--data-parallel-rank=1",

@@ -13,6 +13,7 @@ from ..errors import Level, ToolError, did_you_mean
 from ..rules import rules
 from ..rules.explanations import Case, explanation_of
 from ..rules.form import FORM_CHECKS
+from ..rules.options import MEANS, every_variable, look_up, options
 from .common import DataFormat, emit, table, terminal_width
 from .complete import RULES
 
@@ -30,8 +31,16 @@ def list_rules(output_format: Annotated[DataFormat, typer.Option("--format", hel
     return 0
 
 
-def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the findings.", autocompletion=RULES)]) -> int:
-    """Explain a rule: what it asks for, what to do, and an example."""
+def explain(
+    rule: Annotated[str | None, typer.Argument(help="Id of a rule, as in the findings.", autocompletion=RULES)] = None,
+    flag: Annotated[str | None, typer.Option(help="A flag of `vllm serve`, however spelt, or a variable, instead of a rule.")] = None,
+) -> int:
+    """Explain a rule: what it asks for, what to do, and an example. Or what a flag of the engine means."""
+    if flag is not None:
+        emit("\n\n".join(_flag_explained(flag)), None)
+        return 0
+    if rule is None:
+        raise ToolError("name a rule, or a flag with --flag (`disagg rules` lists the rules)")
     known = {i: (Level.ERROR, summary, "") for i, summary in FORM_CHECKS.items()} | {r.id: (r.level, r.summary, r.reference) for r in rules()}
     if rule not in known:
         within = [name for name in sorted(known) if rule.lower() in name]
@@ -40,6 +49,29 @@ def explain(rule: Annotated[str, typer.Argument(help="Id of a rule, as in the fi
         raise ToolError(f"no rule {rule} ({hint})")
     emit("\n\n".join(_explained(rule, *known[rule])), None)
     return 0
+
+
+def _flag_explained(flag: str) -> Iterator[str]:
+    width = min(terminal_width() or WIDTH, WIDTH)
+    found = [*look_up(flag)]
+    if not found:
+        known = [one.name for one in (*options(), *every_variable())]
+        hint = did_you_mean(flag, known) or "docs/reference/engine-options.md lists flags and variables"
+        raise ToolError(f"no flag or variable {flag} is known ({hint})")
+    for one in found:
+        about = one.verdict
+        yield f"{one.name} ({about.verdict})"
+        if about.reason:
+            yield _wrapped(f"It {one.sentence}.", width)
+        yield _wrapped(MEANS[about.verdict], width)
+        if about.counts:
+            yield _wrapped(f"Counts as {about.counts}.", width)
+        if one.spellings:
+            yield _wrapped(f"Also spelt {', '.join(one.spellings)}.", width)
+        if one.known:
+            yield _wrapped(f"{'Of vLLM' if one.name.startswith('-') else 'Read by'} {', '.join(one.known)}.", width)
+        if about.source:
+            yield _wrapped(f"Source: {about.source}", width)
 
 
 def _explained(rule: str, level: Level, summary: str, reference: str) -> Iterator[str]:

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..catalog import Catalog
+from ..catalog.verdicts import variable as verdict_of_variable
+from ..catalog.verdicts import verdict_of
 from ..credentials import carries_secret
+from ..phrases import say
+from ..planning.arguments import read
 from ..planning.command_line import OF_MODEL, OF_ROLE, OWNED
-from ..rules.checks.engine_arguments import OWNED_ENV, is_secret, owned
+from ..rules.checks.extra_arguments import is_secret
 from ..spec import ModelSpec, RoleSpec
 from ..spec.base import model_in
 from ..spec.validation import by_alias
@@ -84,7 +88,7 @@ def read_side(side: Side, found: Found) -> None:
 
 def _read_flag(side: Side, one: Given, found: Found) -> None:
     engine, where = side.engine, f"{side.engine.file}:{one.line}"
-    ours = owned(one.flag)
+    ours = _of_project(one.flag)
     if one.flag in _SECRETS:
         setattr(engine, _SECRETS[one.flag], getattr(engine, _SECRETS[one.flag]) or where)
     elif is_secret(one.shown) or (one.text and carries_secret("", one.text)):
@@ -124,8 +128,16 @@ def _read_field(side: Side, one: Given, found: Found) -> None:
     side.lines[place] = one.line
 
 
+def _of_project(flag: str) -> list[str]:
+    """The options behind a flag that the project sets, or that would take away what it relies on."""
+    options = [one.option for one in read("", flag)]
+    return [name for name in options if name in OWNED or ((about := verdict_of(name)) is not None and about.verdict == "breaks")]
+
+
 def _instead(flag: str) -> str:
-    return f"to change it, {OWNED[flag]}" if OWNED[flag] else "the flag is generated, or not needed"
+    about = verdict_of(flag)
+    other = OWNED.get(flag) or (say(about.instead) if about is not None else "")
+    return f"to change it, {other}" if other else "the flag is generated, or not needed"
 
 
 def _read_connector(side: Side, one: Given, found: Found) -> None:
@@ -161,7 +173,7 @@ def _read_variable(side: Side, name: str, variable: Variable, found: Found) -> N
         )
     elif name == _ALL2ALL and variable.text:
         side.role["all2allBackend"] = variable.text
-    elif name in OWNED_ENV or name in _OF_CHARTS:
+    elif ((about := verdict_of_variable(name)) is not None and about.verdict == "ours") or name in _OF_CHARTS:
         found.note(Kind.REPLACED, variable.where, shown, "the variable is generated, or not needed")
     elif name.startswith(_DYNAMO_VARIABLES):
         found.note(Kind.REPLACED, variable.where, shown, "it belongs to Dynamo's runtime")

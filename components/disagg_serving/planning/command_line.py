@@ -11,6 +11,7 @@ from ..spec import ModelSpec, RoleSpec
 from ..spec.base import Spec
 from ..spec.engine_flags import FlagField, flag_fields
 from ..spec.serving import RoleName
+from .arguments import Said, read
 from .connector import kv_transfer_config
 from .drafts import speculative_config
 from .extras import arguments_of
@@ -37,14 +38,20 @@ class Option(NamedTuple):
 
 
 class OwnFlag(NamedTuple):
-    """A flag without a field: what a person sets instead, if there is anything, and its value on a leader or worker; None leaves it out."""
+    """A flag without a field: what a person sets instead, if there is anything, and its value on a leader or worker; None leaves it out.
+
+    `only` says for which models the project sets it; the others may have it in extraArgs. `why` is what is said of it there.
+    """
 
     name: str
     instead: str = ""
     value: Callable[[Group, bool], Any] = lambda group, worker: None  # noqa: ARG005 (most are never set)
+    only: Callable[[ModelSpec], bool] = lambda _: True
+    why: str = "is set by the project"
 
 
-_STREAMED = say("set {weights.s3}, which streams the weights")
+_STREAMED = say("remove it, since {weights.s3} streams the weights")
+_DRAFTS = say("set {speculative} of the model")
 _SPLIT = say("set prefill and decode, which move KV by NIXL over EFA, and {connector}")
 _NODES = say("set {tensorParallel}, {pipelineParallel} or {dataParallel} of the role, from which the nodes of an engine follow")
 _RANKS = say("set {dataParallel} of the role, or {replicas}")
@@ -59,10 +66,14 @@ def _of_ranks(leader: str | int, worker: str | int) -> Callable[[Group, bool], A
     return lambda group, is_worker: (worker if is_worker else leader) if group.size > 1 and group.spec.data_parallel > 1 else None
 
 
+def _streams(model: ModelSpec) -> bool:
+    return model.weights.s3 is not None
+
+
 _OF_ENGINE = (
     OwnFlag("--disable-access-log-for-endpoints", "", lambda *_: "/health,/metrics,/v1/models"),
-    OwnFlag("--load-format", _STREAMED, lambda group, _: "runai_streamer" if group.served.weights_uri else None),
-    OwnFlag("--model-loader-extra-config", _STREAMED, lambda group, _: streamer_config(group) if group.served.weights_uri else None),
+    OwnFlag("--load-format", _STREAMED, lambda group, _: "runai_streamer" if group.served.weights_uri else None, _streams),
+    OwnFlag("--model-loader-extra-config", _STREAMED, lambda group, _: streamer_config(group) if group.served.weights_uri else None, _streams),
     OwnFlag("--kv-transfer-config", _SPLIT, lambda group, _: kv_transfer_config(group.served.spec, group.role)),
 )
 _OF_PODS = (
@@ -79,20 +90,16 @@ _OF_PODS = (
 """Behind extraArgs: what differs between the pods of one engine."""
 _NEVER = (
     OwnFlag("--model", "set model or repository of the model"),
-    OwnFlag("--host"),
-    OwnFlag("--download-dir", say("set {weights.cache}, which says where downloads are kept")),
     OwnFlag("--api-key", say("set {gateway.apiKeySecret}")),
-    OwnFlag("--config", say("set fields and {extraArgs} instead of a file")),
-    OwnFlag("--distributed-executor-backend"),
-    OwnFlag("--kv-events-config"),
+    *(OwnFlag(f"--spec-{name}", _DRAFTS, why=say("is a second way to say {speculative}")) for name in ("method", "model", "tokens")),
     *(
-        OwnFlag(f"--data-parallel-{name}", _RANKS)
+        OwnFlag(f"--data-parallel-{name}", _RANKS, why=say("is set by the project, which makes it of {dataParallel} and the nodes of the engine"))
         for name in (
             "size-local", "rank", "start-rank", "backend", "hybrid-lb", "external-lb", "multi-port-external-lb", "supervisor-port",
         )
     ),
 )  # fmt: skip
-"""What would put a secret, or a second source of truth, on the command line."""
+"""What would put a secret, or a second source of truth, on the command line; no pod ever has it."""
 
 _FIRST = (
     "--served-model-name", "--tensor-parallel-size", "--max-model-len", "--gpu-memory-utilization", "--shutdown-timeout",
@@ -113,6 +120,40 @@ def _owned() -> dict[str, str]:
 
 OWNED: Mapping[str, str] = _owned()
 """Every flag that a person cannot add, with what to set instead: all that is ever on a command line, and some that never are."""
+_OWN = {own.name: own for own in (*_OF_ENGINE, *_OF_PODS, *_NEVER)}
+
+
+def why_ours(flag: str) -> str:
+    """What is said of a flag of the project in extraArgs."""
+    return _OWN[flag].why if flag in _OWN else OwnFlag(flag).why
+
+
+def is_set(flag: str, model: ModelSpec) -> bool:
+    """Whether the project sets a flag of a model, or says what it means by a field."""
+    return flag in OWNED and (flag not in _OWN or _OWN[flag].only(model))
+
+
+def holds_anyway(said: Said, model: ModelSpec, roles: Iterable[RoleName]) -> bool:
+    """Whether a flag that the project sets is given with the value that it has without it, on each of these roles."""
+    if said.off or said.keys:
+        return False
+    if said.option in _OWN:
+        # decode listens on another port, behind its sidecar
+        return said.is_default and not (said.option == "--port" and "decode" in roles)
+    given = [_stated(said.option, model, model.roles[name]) for name in roles]
+    return bool(given) and all(said.is_default if value is None else said.plain == as_text(value) for value in given)
+
+
+def _stated(flag: str, model: ModelSpec, role: RoleSpec) -> Any:
+    """What the fields say of a flag, without what only a catalogue knows; None where they leave it out."""
+    found: Any = None
+    for spec, fields in ((model, OF_MODEL), (role, OF_ROLE)):
+        for field in fields:
+            if field.flag.name == flag and (value := field.value_in(spec)) not in (None, False, field.flag.unless):
+                found = value
+    if flag == "--served-model-name":
+        return found or model.name
+    return "the catalogue's" if found is None and flag in {"--max-model-len", "--block-size", "--all2all-backend"} else found
 
 
 def options(served: Served, name: RoleName, role: RoleSpec) -> dict[str, Option]:
@@ -146,9 +187,16 @@ def command_args(group: Group, *, worker: bool) -> list[str]:
         group.served.model_argument,
         *_arguments((flag, of_engine[flag]) for flag in ordered),
         *group.served.facts.serve_flags,
-        *(extra.value for extra in arguments_of(group.served.spec, group.role)),
+        *added(group),
         *_arguments((own.name, own.value(group, worker)) for own in _OF_PODS),
     ]
+
+
+def added(group: Group) -> list[str]:
+    """The flags that a person adds, without those that say what the project sets in any case."""
+    model, version = group.served.spec, group.served.engine.version
+    texts = (extra.value for extra in arguments_of(model, group.role))
+    return [text for text in texts if not any(is_set(one.option, model) for one in read(version, text))]
 
 
 def _arguments(flags: Iterable[tuple[str, Any]]) -> Iterator[str]:

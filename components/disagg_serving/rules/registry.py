@@ -190,6 +190,7 @@ _ALWAYS = (
     "environment",
     "existing_nodes",
     "experts",
+    "extra_arguments",
     "flags",
     "gateway",
     "memory",

@@ -14,7 +14,7 @@ from ...errors import Level
 from ..declared import amount, entries, instance_types_of, mapping_at, node_pools, pod_templates, pools_of, taints_of, tolerates, unknown
 from ..documents import AWS_SAMPLES, KARPENTER, KUBERNETES, PREFILL_AND_DECODE, TAINTS
 from ..registry import Fault, Stage, Subject, rule
-from .engine_arguments import EXPANDED_SECRET
+from .extra_arguments import EXPANDED_SECRET
 
 DEVICES = (labels.GPU, labels.EFA)
 

@@ -15,7 +15,7 @@ from ...planning.extras import arguments_of, roles_reached, written_arguments
 from ...planning.shapes import Served
 from ...spec.serving import RoleName
 from ..registry import Fault, Stage, Subject, meant, remove, rule, use
-from .engine_arguments import is_secret, owned
+from .extra_arguments import is_secret, refusals
 
 PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
 """Flags whose values a plugin of one's own may add to."""
@@ -71,7 +71,7 @@ def engine_flags(s: Subject) -> Iterator[Fault]:
             continue
         yield from _of_fields(served, known)
         # extra-args has words of its own for those that are left out here
-        ours = {p: _read(a) for p, a in given if a.startswith("--") and not owned(a.split("=", 1)[0]) and not is_secret(a)}
+        ours = {p: _read(a) for p, a in given if a.startswith("--") and not is_secret(a) and not any(refusals("", a, version, served.spec))}
         parser = _Parser(version, known, frozenset(flag for flag, plugin in PLUGINS.items() if plugin in {one.flag for one in ours.values()}))
         for place, one in ours.items():
             path, lists = f"{served.path}.{place}", [other for other in ours if other.split("[")[0] == place.split("[")[0]]
@@ -108,8 +108,7 @@ def _of_entry(served: Served, flags: Sequence[str], parser: _Parser) -> Iterator
     """What is wrong with the flags of a catalogue entry that a person added."""
     path = f"{served.path}.model"
     for one in map(_read, flags):
-        ours = [Fault(path, "is set by the project", allowed="flags without a field of their own")] if owned(one.flag) else []
-        for fault in ours or _faults(path, one, parser):
+        for fault in [*refusals(path, one.text, served.engine.version, served.spec)] or _faults(path, one, parser):
             yield Fault(path, f"has the flag {one.text} in its entry, which {fault.message}", served.spec.model, fault.allowed, "edit the entry")
 
 

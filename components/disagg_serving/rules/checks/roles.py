@@ -15,13 +15,13 @@ from ...forecast.fit.gpus import gpu_of, native_on
 from ...forecast.fit.kv import block_size, layer_bytes
 from ...phrases import say
 from ...place import Place
+from ...planning.arguments import Arguments
 from ...planning.extras import arguments_of
 from ...planning.shapes import Group, Served, fills, group_size, world_size
 from ...spec.serving import RoleName
 from ..alternatives import SIZES, by_price, in_roles, near, other_engines, that_hold
 from ..documents import LIBFABRIC, NIXL_CONNECTOR, PREFILL_AND_DECODE, VLLM, VLLM_ISSUE
 from ..registry import Fault, Stage, Subject, remove, rule, use
-from .engine_arguments import names
 
 RANKS = range(1, 65)
 """Numbers of data-parallel ranks that are proposed."""
@@ -164,7 +164,7 @@ def pd_kv_layout(s: Subject) -> Iterator[Fault]:
         if _layout(mine) != _layout(other):
             message = f"keeps KV as {_describe(mine)}, {there.role}'s {theirs} as {_describe(other)}: decode cannot read it"
             yield Fault(path, message, kind, allowed, ways=move, otherwise=otherwise)
-        elif not any(names(arg, "--attention-backend") for _, arg in arguments_of(served.spec, here.role)):
+        elif not _chooses_attention(here):
             message = f"is of another GPU generation than {there.role}'s {theirs}: vLLM may choose another attention backend, which NIXL refuses"
             yield Fault(path, message, kind, allowed, "", Level.WARNING, move, otherwise)
 
@@ -243,6 +243,12 @@ def _stages(served: Served, name: RoleName) -> list[list[Correction]]:
     worlds = {n: n * role.tensor_parallel for n in range(1, role.pipeline_parallel + gpus)}
     fitting = [n for n, world in worlds.items() if gpus % world == 0 or world % gpus == 0]
     return [in_roles(served, name, "pipelineParallel", near(fitting, role.pipeline_parallel))]
+
+
+def _chooses_attention(group: Group) -> bool:
+    """Whether a flag names the attention backend."""
+    said = Arguments(group.served.engine.version, (extra.value for extra in arguments_of(group.served.spec, group.role)))
+    return bool(said.of("--attention-backend")) or "backend" in said.data("--attention-config")
 
 
 def _mover(prefill: Group, decode: Group) -> tuple[Group, Group]:
