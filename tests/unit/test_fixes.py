@@ -32,6 +32,8 @@ OF_LAYOUTS = {r.id for r in rules() if r.stage is Stage.LAYOUT}
 BLOCKING = {r.id for r in rules() if r.blocks_layout}
 FORM = {"schema", "missing", "unknown-key"}
 FOLDER = ROOT / "components/disagg_serving/rules/checks"
+QUESTION = re.compile(r"did you mean [^?]* or [^?]*\?")
+"""Names that are asked about, where several are meant as well: none of them is a correction."""
 NAMES_VALUE = re.compile(r"\b\d|\w: ?\S|=\S|\b(true|false)\b")
 COMMANDS = re.compile(r"`[^`]*`")
 TYPES = ("p5.4xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")
@@ -76,6 +78,7 @@ def assert_words_are_made_of_data(finding: Finding) -> None:
     for correction in finding.corrections:
         for text in (words(correction, Place.parse(finding.path)), f"did you mean {correction.get(finding.path)}?"):
             rest = rest.replace(text, "", 1)
+    rest = QUESTION.sub("", rest)
     if not finding.id.startswith(("yaml", "nested-secret", "missing")):
         assert not NAMES_VALUE.search(COMMANDS.sub("", rest)), f"{finding.id}: {rest!r} of {finding.fix!r} names a value and is no correction"
 
