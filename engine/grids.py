@@ -292,6 +292,9 @@ def grids(models: tuple[str, ...]) -> tuple[Grid, ...]:
 
 
 ELSEWHERE = {
+    "context-parallel": "its cases are in tests/unit/test_cross_checks.py; how many GPUs a pod has is asked of CUDA alone",
+    "flag-pairs": "its cases are in tests/unit/test_cross_checks.py",
+    "offload-memory": "about the node's memory",
     "calibration": "about figures of a log, which no flag holds",
     "connector-settings": "tells what has no effect",
     "context-fit": "vLLM refuses it after it has measured the GPU's memory",

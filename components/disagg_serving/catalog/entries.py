@@ -193,7 +193,7 @@ class Model(Entry):
     min_engine_version: Version | None = Field(None, description="Oldest vLLM that serves it.")
     serve_flags: list[Text] = Field([], description="Parser, tokenizer and template flags, each --flag=value or --flag.")
     gated: bool = Field(False, description="Whether Hugging Face asks for a token.")
-    block_size: Literal[16, 32, 64, 128] | None = Field(None, description="KV block size that its attention needs.")
+    block_size: Whole | None = Field(None, description="KV block size that its attention needs.")
 
 
 class Verification(Spec):
@@ -225,5 +225,6 @@ class Engine(Entry):
     fixes: list[EntryId] = Field([], description="Known bugs (engines/bugs) that the image has a fix for, though its versions do not tell.")
     lmcache: Version | None = Field(None, description="LMCache version in the image; its build file is then a source. Absent where none is known.")
     deep_ep: bool = Field(False, description="Whether it carries DeepEP for EFA (deepep_v2).")
+    over_efa: list[Text] = Field([], description="More all-to-all backends that the image runs over EFA, as UCCL-EP does deepep_low_latency.")
     default_gpu_memory_utilization: Annotated[float, Field(gt=0, lt=1)] = Field(..., description="vLLM's own default.")
     verified_on: list[Verification] = Field([], description="What was asked of the engine itself, newest first; empty where nobody has asked it.")

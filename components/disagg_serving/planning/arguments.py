@@ -64,8 +64,7 @@ class Arguments:
         found = self.of(option)
         by_keys = [one for one in found if one.keys]
         if not by_keys:
-            whole = _json(self.text(option))
-            return whole if isinstance(whole, dict) else {}
+            return as_data(self.text(option))
         merged: dict[str, Any] = {}
         for one in by_keys:
             *path, last = one.keys
@@ -94,6 +93,12 @@ def read(version: str, text: str) -> Iterator[Said]:
         if flag.option not in seen:
             seen.add(flag.option)
             yield Said(text, flag.option, flag.off, tuple(keys.split(".")) if keys else (), value if equals else None, flag)
+
+
+def as_data(text: str) -> dict[str, Any]:
+    """An object of the command line; empty for what is none."""
+    whole = _json(text)
+    return whole if isinstance(whole, dict) else {}
 
 
 def as_number(text: str) -> float | None:

@@ -791,10 +791,10 @@ class CandidateSpecArgs(TypedDict):
     dtype: NotRequired[Literal["auto", "bfloat16", "float16"]]
     """Dtype of activations. Default: the model's."""
 
-    kv_cache_dtype: NotRequired[Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]]
+    kv_cache_dtype: NotRequired[str]
     """Dtype of the KV cache. Default: the model's."""
 
-    block_size: NotRequired[Literal[16, 32, 64, 128]]
+    block_size: NotRequired[int]
     """Tokens in a KV block. Default: the model's."""
 
     connector: NotRequired[ConnectorSpecArgs]
@@ -855,10 +855,10 @@ class ModelSpecArgs(TypedDict):
     dtype: NotRequired[Literal["auto", "bfloat16", "float16"]]
     """Dtype of activations. Default: auto, the checkpoint's."""
 
-    kv_cache_dtype: NotRequired[Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]]
+    kv_cache_dtype: NotRequired[str]
     """Dtype of the KV cache. Default: auto, which is bf16 on Hopper."""
 
-    block_size: NotRequired[Literal[16, 32, 64, 128]]
+    block_size: NotRequired[int]
     """Tokens in a KV block. Default: 128 for grouped-query attention with prefill and decode, else the engine's own."""
 
     speculative: NotRequired[SpeculativeSpecArgs]

@@ -185,6 +185,7 @@ _ALWAYS = (
     "capacity",
     "charts",
     "connector",
+    "cross_checks",
     "engine_arguments",
     "engine_bugs",
     "environment",

@@ -19,13 +19,13 @@ All2AllBackend = Literal[
     "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency", "deepep_v2", "nixl_ep", "moonep", "flashinfer_nvlink_one_sided",
     "flashinfer_nvlink_two_sided", "pplx", "naive",
 ]  # fmt: skip
-KvCacheDtype = Literal["auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"]
+KvCacheDtype = Word
 LabelValue = Annotated[Text, form(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", "a label value: letters, digits, -, _ and ."), Field(max_length=63)]
 Place = Annotated[Text, form(r"^[A-Za-z0-9/.][^\s]*$", "a repository, path or URI without spaces")]
 RoleName = Literal["prefill", "decode", "server"]
 ImageDigest = Annotated[Text, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits")]
 Dtype = Literal["auto", "bfloat16", "float16"]
-BlockSize = Literal[16, 32, 64, 128]
+BlockSize = Annotated[AtLeastOne, Field(le=4096)]
 Variables = dict[Annotated[str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], Text]
 Percentile = Literal[50, 90, 95]
 Generation = Annotated[Text, form(r"^[a-z][a-z0-9]*$", "a letter, then letters and digits, all small"), Field(max_length=8)]

@@ -23,7 +23,9 @@ def calibration(s: Subject) -> Iterator[Fault]:
         values = {"weightsGiB": measured.weights_gib, "kvCacheGiB": measured.kv_cache_gib, "kvCacheTokens": measured.kv_cache_tokens}
         for name, message in _faults(group):
             fix = "take the figures from a log of this very engine: `disagg fit --log` prints them"
-            yield Fault(f"{group.path}.calibration.{name}", message, values[name], "figures of one start of this engine", fix)
+            # of a model whose entry a person wrote, the log knows more than the entry
+            level = Level.WARNING if name == "weightsGiB" and s.catalog.models.is_added(group.served.spec.model) else None
+            yield Fault(f"{group.path}.calibration.{name}", message, values[name], "figures of one start of this engine", fix, level)
         for name, message in _doubts(group):
             fix = say("see that the log is of this engine on a GPU of its own, and give the {gpuMemoryUtilization} that it was taken at")
             place = f"{group.path}.calibration.{name}"

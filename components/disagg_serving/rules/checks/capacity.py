@@ -45,7 +45,8 @@ def pod_fits_node(s: Subject) -> Iterator[Fault]:
             most, place, memory = group.engine_requests.memory_mib // 1024 - 1, f"{group.path}.shmGiB", f"{group.path}.memoryGiB"
             roomy = [n for n in (most + 1 - _beside_shm(group), most) if n >= 1]
             ways = [use(place, *roomy), [*remove(memory), *use(memory, group.shm_gib + _beside_shm(group))]]
-            yield Fault(place, "counts as memory and leaves none for the engine", group.shm_gib, f"at most {most}", ways=ways)
+            message = "counts as memory as it fills, and full it leaves none for the engine"
+            yield Fault(place, message, group.shm_gib, f"at most {most}", level=Level.WARNING, ways=ways)
 
 
 @rule(

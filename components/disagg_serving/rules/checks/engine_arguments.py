@@ -9,6 +9,8 @@ from ...catalog.flags import flags_of
 from ...errors import Level
 from ...forecast.fit.constants import batch_defaults
 from ...phrases import say
+from ...planning.arguments import Arguments
+from ...planning.extras import arguments_of, variables_of
 from ...planning.shapes import Served
 from ..documents import LIBFABRIC, VLLM
 from ..registry import Fault, Stage, Subject, remove, rule, use
@@ -17,6 +19,11 @@ from .weights import COMMIT
 
 CONTEXTS = (131072, 65536, 32768, 16384, 8192, 4096)
 """Lengths that are proposed where the model's own context does not fit."""
+ALREADY_SCALED = frozenset({"su", "longrope", "llama3", "deepseek_llama_scaling"})
+YARN, YARN_NOT_APPLIED = frozenset({"yarn", "deepseek_yarn"}), (0, 33)
+"""Kinds of RoPE whose factor the context has already, and the version from which vLLM does not multiply by YaRN's (vllm/config/model.py)."""
+LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
 OWN_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "mtp"})
 """Methods that need no draft model, beside those of single architectures, whose names end like MTP."""
 OTHER_DRAFTS = frozenset({"eagle", "eagle3", "draft_model", "dflash", "custom_class"})
@@ -76,16 +83,53 @@ def revision_unpinned(s: Subject) -> Iterator[Fault]:
             yield Fault(f"{served.path}.weights.revision", f"is not set, so {served.repository} floats", None, "a commit", fix)
 
 
+def _contexts(served: Served) -> tuple[int, int]:
+    """The longest context of every role as its flags override the model's: as the engine's version reads them, and as they mean it."""
+    found = [_context(served, Arguments(served.engine.version, (e.value for e in arguments_of(served.spec, name)))) for name in served.spec.roles]
+    return min((one for one, _ in found), default=served.facts.context_length), min((one for _, one in found), default=served.facts.context_length)
+
+
+def _context(served: Served, said: Arguments) -> tuple[int, int]:
+    overrides = said.data("--hf-overrides")
+    inner = overrides.get("text_config")
+    told = {**overrides, **(inner if isinstance(inner, dict) else {})}
+    length = _positive(told.get("max_position_embeddings")) or served.facts.context_length
+    rope = told.get("rope_parameters") or told.get("rope_scaling")
+    whole = _positive(told.get("model_max_length"))
+    if not isinstance(rope, dict):
+        return max(length, whole), max(length, whole)
+    kind, factor = str(rope.get("rope_type", rope.get("type", "default"))), float(_positive(rope.get("factor")) or 1)
+    if kind in ALREADY_SCALED:
+        return max(length, whole), max(length, whole)
+    if kind in YARN:
+        scaled = max(int((_positive(rope.get("original_max_position_embeddings")) or length) * factor), length)
+        read = length if _tuple(served.engine.version) >= YARN_NOT_APPLIED else scaled
+        return max(read, whole), max(scaled, whole)
+    return max(int(length * factor), whole), max(int(length * factor), whole)
+
+
+def _positive(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10**12 else 0
+
+
+def _allows_longer(served: Served) -> bool:
+    """Whether a variable lets vLLM take more than the context, at the risk of wrong answers."""
+    return any(variables_of(served.spec, name).get(LONGER, ("", "0"))[1] not in {"", "0"} for name in served.spec.roles)
+
+
 @rule("max-model-len", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/model.py", blocks_layout=True, reads=("workload",), judges="engine")
 def max_model_len(s: Subject) -> Iterator[Fault]:
     """The longest sequence is within the model's context."""
     for served in s.served:
-        asked = served.spec.max_model_len
-        if asked and asked > served.facts.context_length:
-            longest = served.facts.context_length
+        asked, longest, scaled = served.spec.max_model_len, *_contexts(served)
+        if asked and asked > longest:
             path, message = f"{served.path}.maxModelLen", f"is longer than the context of {served.spec.model}"
             shorter = [n for n in CONTEXTS if n < longest]
-            yield Fault(path, message, asked, f"at most {longest}", ways=[use(path, longest, *shorter)])
+            level = Level.WARNING if asked <= scaled or _allows_longer(served) else None
+            if asked <= scaled:
+                message += f": vLLM {served.engine.version} takes a YaRN factor for applied already"
+            advice = say('add "max_position_embeddings" to --hf-overrides') if asked <= scaled else ""
+            yield Fault(path, message, asked, f"at most {longest}", advice, level, [use(path, longest, *shorter)])
         work = served.spec.workload
         if work and work.input_tokens + work.output_tokens > served.max_model_len:
             total = work.input_tokens + work.output_tokens

@@ -108,7 +108,11 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
             yield Fault(place, message, backend, ", ".join(_works(served)), ways=[remove(place)])
         elif group_size(role, served.instances[name]) > 1 and backend not in _works(served):
             message = f"{NEEDS[backend]}, but the nodes are joined by EFA"
-            yield Fault(place, message, backend, ", ".join(_works(served)), ways=[use(place, ANYWHERE), remove(place)])
+            # who wrote an engine entry of their own with DeepEP may have one that runs over EFA, and only they know
+            own = served.engine.deep_ep and backend.startswith("deepep_") and s.catalog.engines.is_added(served.spec.engine)
+            advice = say("list it in {overEfa} of the engine's entry, if its DeepEP runs over EFA") if own else ""
+            level = Level.WARNING if own else None
+            yield Fault(place, message, backend, ", ".join(_works(served)), advice, level, [use(place, ANYWHERE), remove(place)])
     for served in s.served:
         wide = [name for name, role in served.spec.roles.items() if group_size(role, served.instances[name]) > 1]
         variables = {extra for name in wide for variable, extra in variables_of(served.spec, name).items() if variable == IBGDA_VARIABLE}
@@ -120,4 +124,4 @@ def all_to_all(s: Subject) -> Iterator[Fault]:
 
 def _works(served: Served) -> list[str]:
     """Backends that work over nodes with a model's image."""
-    return [ANYWHERE, EFA_DEEP_EP] if served.engine.deep_ep else [ANYWHERE]
+    return list(dict.fromkeys([ANYWHERE, *([EFA_DEEP_EP] if served.engine.deep_ep else []), *served.engine.over_efa]))

@@ -10,7 +10,7 @@ from ...catalog.verdicts import Verdict, variable, verdict_of
 from ...credentials import carries_secret
 from ...errors import Level, SpecError
 from ...phrases import say
-from ...planning.arguments import Arguments, Said, read
+from ...planning.arguments import Arguments, Said, as_data, read
 from ...planning.command_line import OWNED, holds_anyway, is_set, why_ours
 from ...planning.extras import arguments_of, roles_reached, written_arguments, written_variables
 from ...planning.shapes import Served, group_size
@@ -24,6 +24,9 @@ EXPANDED_SECRET = re.compile(r"\$\((HF_TOKEN|VLLM_API_KEY)\)")
 """The kubelet puts a variable's value where its name stands like this."""
 NCCL_DEBUG, NCCL_LEVELS = "NCCL_DEBUG", ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
 """Levels of NCCL's log: extraEnv may ask for another one than WARN."""
+OVERRIDES = "--hf-overrides"
+OF_CONTEXT = frozenset({"rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings", "model_max_length"})
+"""Overrides that change how long a request may be, and no size: rule max-model-len reads them."""
 NOT_COUNTED = "changes memory or layout, which the memory forecast does not count"
 
 
@@ -174,6 +177,8 @@ def _uncounted_variable(name: str, value: str) -> bool:
 
 def _uncounted(one: Said) -> bool:
     about = verdict_of(one.option)
+    if one.option == OVERRIDES and OF_CONTEXT.issuperset(one.keys[:1] or as_data(one.plain) or {"nothing"}):
+        return False
     return about is not None and about.verdict == "counted" and not about.forecast and not one.is_default and about.holds_for(one.plain)
 
 
