@@ -292,6 +292,7 @@ def grids(models: tuple[str, ...]) -> tuple[Grid, ...]:
 
 
 ELSEWHERE = {
+    "block-size": "vLLM looks at it when it chooses an attention kernel, on a GPU",
     "context-parallel": "its cases are in tests/unit/test_cross_checks.py; how many GPUs a pod has is asked of CUDA alone",
     "flag-pairs": "its cases are in tests/unit/test_cross_checks.py",
     "offload-memory": "about the node's memory",

@@ -68,7 +68,6 @@ CAPACITY_CASES = [
         says="more than p5.48xlarge offers",
     ),
     Case("disk beyond the node", server(ephemeralStorageGiB=30000), f"{SERVER}.ephemeralStorageGiB", "30000", "at most 28312", "or remove it"),
-    Case("shared memory beyond memory", decode(memoryGiB=16, shmGiB=64), f"{DECODE}.shmGiB", "64", "at most 15", "remove memoryGiB"),
     Case(
         "one pool, two bounds",
         environment(

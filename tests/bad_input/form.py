@@ -68,7 +68,7 @@ FORM_CASES = [
         fix="pulumi config set --secret",
     ),
     Case("misspelt capacity", decode(capacity={"type": "ondemand"}), f"{DECODE}.capacity.type", "ondemand", "on-demand", "did you mean on-demand?"),
-    Case("block size in between", one(blockSize=48), "models[0].blockSize", "48", "16, 32, 64, 128"),
+    Case("block size in between", one(blockSize=40), "models[0].blockSize", "40", "a multiple of 16"),
     Case("range that is no network", network(cidr="10.0.0.1/16"), "network.cidr", "10.0.0.1/16", "no bits beyond it", "use 10.0.0.0/16"),
     Case("range that is no address", network(cidr="ten"), "network.cidr", "ten", "like 10.40.0.0/16"),
     Case("range too large", network(cidr="10.0.0.0/8"), "network.cidr", "10.0.0.0/8", "/16 to /22"),

@@ -54,3 +54,9 @@ def split(name: str, *args: str, tp: int = 8, kind: str = H200) -> dict[str, Any
 def test_flags_beside_each_other(data: dict[str, Any], rule: str | None) -> None:
     """Each refusal of vLLM 0.33.0 that needs no GPU is an error at the flag, and the value on its other side passes."""
     assert set(said(data)) == ({(rule, "extraArgs[0]")} if rule else set())
+
+
+def test_shared_memory_above_the_request_warns() -> None:
+    """Shared memory is a ceiling: above what a pod asks for it is no failure, and is said."""
+    found = [f for f in check(environment(aggregated(server=role(tensorParallel=2, memoryGiB=16, shmGiB=20)))).findings if f.id == "pod-fits-node"]
+    assert [(f.level, f.path) for f in found] == [(Level.WARNING, "models[0].server.shmGiB")]

@@ -11,10 +11,11 @@ from ...planning.extras import arguments_of
 from ...planning.shapes import Served, group_size, world_size
 from ...spec.serving import RoleName
 from ..documents import VLLM
-from ..registry import Fault, Stage, Subject, remove, rule
+from ..registry import Fault, Stage, Subject, remove, rule, use
 
 DCP, PCP, OFFLOAD = "--decode-context-parallel-size", "--prefill-context-parallel-size", "--kv-offloading-size"
 GIB = 1024
+LEAST_BLOCK = 16
 WHOLE_OR_NONE = (0, 33)
 """The version from which vLLM compares decode context parallelism with NIXL (config/vllm.py)."""
 
@@ -89,6 +90,18 @@ def _routed(served: Served, name: RoleName, said: Arguments) -> Iterator[tuple[s
         yield place, "stops vLLM beside pipeline stages or context parallelism", "without it"
     elif place == whole and served.spec.disaggregated and _version(served) >= WHOLE_OR_NONE:
         yield place, "returns outputs that NixlConnector does not move", "without it"
+
+
+@rule("block-size", Level.ERROR, Stage.FORM, f"{VLLM}vllm/v1/attention/backends/flash_attn.py (get_supported_kernel_block_sizes)", judges="engine")
+def block_size(s: Subject) -> Iterator[Fault]:
+    """A KV block is a multiple of the 16 tokens that the smallest block of an attention kernel has."""
+    for served in s.served:
+        asked, path = served.spec.block_size, f"{served.path}.blockSize"
+        if asked is not None and asked % LEAST_BLOCK:
+            near = max(LEAST_BLOCK, round(asked / LEAST_BLOCK) * LEAST_BLOCK)
+            yield Fault(
+                path, "is no block that an attention kernel of these GPUs takes", asked, "a multiple of 16", ways=[use(path, near), remove(path)]
+            )
 
 
 @rule("offload-memory", Level.ERROR, Stage.LAYOUT, f"{VLLM}vllm/config/cache.py (kv_offloading_size)", judges="nodes")
