@@ -25,6 +25,7 @@ AREAS: Mapping[str, str] = {
     "extra_arguments": "Flags and variables of your own", "flags": "Flags that the parser knows",
     "cross_checks": "Flags beside each other", "memory": "GPU memory",
     "calibration": "Measured memory", "weights": "Weights", "capacity": "Nodes", "reservations": "Reserved capacity", "balance": "Traffic",
+    "limits": "Limits of the workload",
     "autoscaling": "Autoscaling", "rollout": "Rollout", "gateway": "The way in", "charts": "Charts", "observability": "Observability",
     "declared_objects": "Kubernetes objects", "programs": "A program as a whole", "look_ups": "What AWS says",
 }  # fmt: skip

@@ -199,6 +199,22 @@ def test_every_model_gets_a_layout_that_fits(model: str, instance: str, tmp_path
     assert ("prefill" in asked) == (not found.reason)
 
 
+def test_limits_lead_to_what_size_proposes(disagg: Run, tmp_path: Path) -> None:
+    """With a limit the new stack has the forms and numbers that sizing finds, keeps the limit, and passes the checks."""
+    asked = ("--model", "gpt-oss-120b", "--input-tokens", "4000", "--output-tokens", "1000", "--requests-per-second", "20")
+    limits = ("--ttft-ms", "1500", "--tpot-ms", "25")
+    assert disagg("size", *asked, *limits, "--format", "json", cwd=tmp_path) == 0
+    (role,) = json.loads(disagg.out)["chosen"]["roles"]
+    assert disagg("init", "prod", *asked, *limits, "--region", "us-east-1", cwd=tmp_path) == 0
+    assert "by forecast: " in disagg.out
+    stack = yaml.safe_load((tmp_path / "stacks/Pulumi.prod.yaml").read_text())
+    (model,) = stack["config"]["disagg-serving:environment"]["models"]
+    assert model["server"]["instanceType"] == role["instanceType"]
+    assert model["server"]["replicas"] == role["replicas"]
+    assert (model["workload"]["ttftMs"], model["workload"]["tpotMs"]) == (1500, 25)
+    assert disagg("check", "prod", cwd=tmp_path) == 0
+
+
 def test_reserved_nodes_bound_the_layout(disagg: Run, tmp_path: Path) -> None:
     """Reservations and a number of nodes go into the roles' capacity, and the replicas fill the nodes."""
     assert disagg("init", "prod", *GIVEN, "--nodes", "5", "--reservation", "cr-0123456789abcdef0", cwd=tmp_path) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -12,7 +13,7 @@ import typer
 
 from ..catalog import load_catalog
 from ..errors import Level, SpecError, ToolError
-from ..rules.proposal import Wish, model_name, propose
+from ..rules.proposal import Proposal, Wish, model_name, propose
 from . import answers
 from .common import emit, makes_components
 from .complete import INSTANCES, MODELS
@@ -42,6 +43,8 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     input_tokens: Annotated[int | None, typer.Option(min=1, help="Mean prompt length.", show_default=False)] = None,
     output_tokens: Annotated[int | None, typer.Option(min=1, help="Mean answer length.", show_default=False)] = None,
     requests_per_second: Annotated[float | None, typer.Option(min=LEAST_RATE, help="Mean arrival rate.", show_default=False)] = None,
+    ttft_ms: Annotated[float | None, typer.Option(min=0, help="Limit of the first token; 0 for none.", show_default=False)] = None,
+    tpot_ms: Annotated[float | None, typer.Option(min=0, help="Limit of each further token; 0 for none.", show_default=False)] = None,
     max_model_len: Annotated[int | None, typer.Option(min=1, help="Longest prompt and answer; else from the means.", show_default=False)] = None,
     admin_role: Annotated[list[str] | None, typer.Option(help="ARN of a role that administers the cluster.", show_default=False)] = None,
     access_from: Annotated[list[str] | None, typer.Option(help="Network that may reach the cluster's API.", show_default=False)] = None,
@@ -64,6 +67,7 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     region = within = ask("--region", region, "AWS region", REGION, answers.region, required=True)
     first = f"{region}a,{region}b"
     zones = _words(ask("--zone", _text(zone), "Zones, first that of the GPU nodes", first, lambda text: answers.zones(_words(text), within)))
+    named = instance is not None
     instance = kind = ask("--instance", instance, "Instance type, see `disagg catalog instances`", INSTANCE, answers.instance)
     nodes = ask("--nodes", nodes, "GPU nodes there are (0: the fewest that work)", 0, answers.between(0, MOST_NODES)) or None
     on_demand = "Capacity reservations, cr-... (empty: on demand)"
@@ -79,6 +83,8 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     rate = ask("--requests-per-second", requests_per_second, "Mean requests a second", 1.0, answers.between(LEAST_RATE))
     entry = load_catalog().known_model(model)
     model = entry.id if entry else model
+    first_token = ask("--ttft-ms", ttft_ms, "Limit of the first token in ms (0: none)", 0.0, answers.between(0)) or None
+    token = ask("--tpot-ms", tpot_ms, "Limit of each further token in ms (0: none)", 0.0, answers.between(0)) or None
     wish = Wish(
         name=model_name(model),
         model=model,
@@ -91,6 +97,8 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
         input_tokens=prompt,
         output_tokens=answer,
         requests_per_second=rate,
+        ttft_ms=first_token,
+        tpot_ms=token,
         max_model_len=max_model_len,
         admin_role_arns=tuple(admin_role or ()),
         public_access_cidrs=tuple(access_from or ()),
@@ -98,7 +106,8 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     ask.complain()
     answers.region(region)
     fits(prompt, answer)
-    proposal = propose(wish, project.root if project else Path.cwd())
+    base, sizes = project.root if project else Path.cwd(), bool(first_token or token) and not reserved
+    proposal = _sized(wish, base, named=named or instance != INSTANCE, mode=mode) if sizes else propose(wish, base)
     files = {} if project else project_files()
     files[target] = stack_text(region, proposal.environment, schema_of(target, project), proposal.reason)
     write_new(files)
@@ -107,6 +116,27 @@ def init(  # noqa: PLR0913, PLR0917 (an answer each)
     lines += [f"note: {proposal.reason}"] if proposal.reason else []
     emit("\n".join([*lines, check_command(stack, new=project is None)]), None)
     return 0
+
+
+def _sized(wish: Wish, base: Path, *, named: bool, mode: Mode | None) -> Proposal:
+    """What `disagg size` proposes for the limits. Raises SpecError where nothing keeps them."""
+    from ..rules import StackContext  # noqa: PLC0415 (seldom)
+    from ..rules.evaluation import evaluate  # noqa: PLC0415
+    from .sizing_options import Options, checked_answer, question  # noqa: PLC0415
+
+    catalog = load_catalog()
+    options = Options(
+        wish.model, str(wish.input_tokens), str(wish.output_tokens), str(wish.requests_per_second), _number(wish.ttft_ms), _number(wish.tpot_ms),
+        max_model_len=_number(wish.max_model_len), instances=wish.instance_type if named else None, region=wish.region,
+        mode=mode.value if mode else "any", nodes=_number(wish.nodes),
+    )  # fmt: skip
+    ask, asked, _ = question(options, catalog)
+    found = checked_answer(ask, replace(wish, max_model_len=asked.max_model_len, gpu_zone=wish.zones[0]), catalog, base, 1)
+    return Proposal(found.environment, evaluate(found.environment, base, StackContext(wish.region)), f"by forecast: {found.document.answer}")
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"
 
 
 class _Questions:

@@ -9,16 +9,14 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SpecError, ToolError
-from ..forecast.sizing.search import most_rate
+from ..errors import ToolError
 from ..records import data_of
 from ..report.sizing import header, markdown, text
-from ..rules.sized import answer
 from ..spec.stack_file import find_project
 from ..yaml_io import real
 from .common import CatalogDirs, catalog_with, emit, on_terminal
 from .new_project import SCHEMA, schema_of, stack_text
-from .sizing_options import Options, question, unmet
+from .sizing_options import Options, checked_answer, question
 
 
 class SizeFormat(StrEnum):
@@ -68,10 +66,7 @@ def size(  # noqa: PLR0913, PLR0917 (an option each)
 
         corrections = corrections_of(calibrate, model)
     ask, wish, shown = question(options, known, corrections)
-    found = answer(ask, wish, known, Path.cwd(), shown)
-    if found.document is None:
-        tight = not found.search.found and _may_be_too_many(ask, found.search)
-        raise SpecError([*found.findings, *(unmet(ask, found.search, most_rate(ask) if tight else None) if not found.search.found else [])])
+    found = checked_answer(ask, wish, known, Path.cwd(), shown)
     if output_format is SizeFormat.JSON:
         emit(json.dumps(data_of(found.document), indent=2, ensure_ascii=False), output)
     elif output_format is SizeFormat.MARKDOWN:
@@ -88,12 +83,6 @@ def size(  # noqa: PLR0913, PLR0917 (an option each)
         target.write_text(stack_text(wish.region, found.environment, project, "\n# ".join(header(found.document))), encoding="utf-8")
         typer.echo(f"wrote {target}; next: disagg plan {write}", err=output_format is not SizeFormat.TEXT)
     return 0
-
-
-def _may_be_too_many(ask: object, search: object) -> bool:
-    alone, limits = search.alone, ask.limits  # type: ignore[attr-defined]
-    over = [limit for name, limit in (("ttft", limits.ttft_ms), ("tpot", limits.tpot_ms)) if limit and alone.get(name, 0) > limit]
-    return bool(alone) and not over
 
 
 def _target(write: str, *, force: bool) -> Path:

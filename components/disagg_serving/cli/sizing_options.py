@@ -11,16 +11,17 @@ from typing import Any
 from ..catalog import Catalog, Instance, Model
 from ..catalog.hf_config import read_model
 from ..catalog.step_times import step_tables, table_for
+from ..document.sizing import SizingDocument
 from ..errors import Finding, Level, SpecError, closest
 from ..forecast.fit.engine_shape import KV_DTYPES
-from ..forecast.sizing import Ask, Limits
-from ..forecast.sizing.ask import MOST_NODES
+from ..forecast.sizing import Ask, Limits, Search
+from ..forecast.sizing.ask import LONGEST, MOST_NODES
+from ..forecast.sizing.search import most_rate
 from ..rules.proposal import Wish, model_name, proposed_context
+from ..rules.sized import answer
 from ..yaml_io import real
 from . import answers
 
-LONGEST = 131072
-"""Tokens at which the tables end."""
 MEASURE = "measure an engine with `disagg bench --write-back`, and let `disagg plan` calculate with its rates"
 
 
@@ -185,7 +186,27 @@ def _longest(o: Options, facts: Model | None, prompt: int, reply: int) -> int:
     return int(o.number("max-model-len", o.max_model_len, prompt + reply, max(context, prompt + reply), whole=True))
 
 
-def unmet(ask: Ask, found: Any, most: float | None) -> list[Finding]:
+@dataclass(frozen=True)
+class Answer:
+    """What was found, and its environment in the stack file's own keys."""
+
+    document: SizingDocument
+    environment: dict[str, Any]
+
+
+def checked_answer(ask: Ask, wish: Wish, catalog: Catalog, base: Path, top: int) -> Answer:
+    """The answer. Raises SpecError with the reasons where nothing keeps the limits and passes the rules."""
+    found = answer(ask, wish, catalog, base, top)
+    if found.document is not None:
+        return Answer(found.document, found.environment)
+    if found.search.found:
+        raise SpecError(found.findings)
+    limits, alone = ask.limits, found.search.alone
+    over = any(limit and alone.get(name, 0) > limit for name, limit in (("ttft", limits.ttft_ms), ("tpot", limits.tpot_ms)))
+    raise SpecError(unmet(ask, found.search, most_rate(ask) if alone and not over else None))
+
+
+def unmet(ask: Ask, found: Search, most: float | None) -> list[Finding]:
     """Why nothing keeps the limits; `most` is the rate that the nodes there are hold."""
     findings = []
     for option, name, limit in (("--ttft-ms", "ttft", ask.limits.ttft_ms), ("--tpot-ms", "tpot", ask.limits.tpot_ms)):

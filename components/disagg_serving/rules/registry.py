@@ -181,6 +181,7 @@ _RULES: dict[str, Rule] = {}
 _ALWAYS = (
     "autoscaling",
     "balance",
+    "limits",
     "calibration",
     "capacity",
     "charts",

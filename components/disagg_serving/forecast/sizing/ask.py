@@ -14,6 +14,8 @@ from .units import Demand
 Mode = Literal["any", "aggregated", "disaggregated"]
 Pricing = Literal["on-demand", "capacity-block"]
 PlanFor = Literal["slow", "forecast"]
+LONGEST = 131072
+"""Tokens at which the tables of step times end."""
 MOST_NODES = 64
 """Nodes of a role that are tried where no number is given."""
 

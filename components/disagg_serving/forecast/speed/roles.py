@@ -13,16 +13,14 @@ BUSY, FULL = 0.7, 0.85
 to 0.82 of M/D/1."""
 ROUTER = 4
 """Engines that share one queue: the router sends a prompt to the least busy one, but by figures that are a moment old. Our choice."""
-REQUEST_MS = 30.0
-"""Request path and tokenizer. Our choice."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a role does at a load. Milliseconds as mean and at the percentile that was asked for; 0 is what the role does not do.
+    """What a role does at a load, at the engine: the way of a request to it comes on top.
 
-    `batch` is the requests in decode of one engine, `held` those of this length that its KV cache surely holds, `busy` the share of the time that
-    prompts take of what it can read.
+    Milliseconds as mean and at the percentile that was asked for; 0 is what the role does not do. `batch` is the requests in decode of one engine,
+    `held` those of this length that its KV cache surely holds, `busy` the share of the time that prompts take of what it can read.
     """
 
     ttft: float = 0
@@ -71,11 +69,14 @@ def server(engine: Engine, room: Room, load: Load) -> Point | None:
     busy = own * request.new / engine.budget * engine.mixed(engine.budget, batch, request)
     if busy > BUSY:
         return None
-    crowded = engine.steps(own, min(crowd(load.percentile, batch), most), request) or steps
-    begun = engine.decode(batch, request.context) / 2 + REQUEST_MS  # the step that runs when it comes
-    mean, later = _waits(busy, steps.prompt, load, engine.ranks)
+    crowd_now = min(crowd(load.percentile, batch), most)
+    crowded = engine.steps(own, crowd_now, request) or steps
+    begun = engine.decode(batch, request.context)  # the step that runs when it comes, or the one that is scheduled behind it
+    mean, later = _waits(busy, steps.prompt, load, engine.ranks, own * steps.prompt)
+    begun_at = engine.decode(crowd_now, request.context)
     tokens = steps.token, max(steps.token, crowded.token)
-    return Point(begun + mean + steps.prompt, begun + later + steps.prompt, *tokens, batch * engine.ranks, room.held, busy)
+    first = begun + mean + steps.prompt, max(begun, begun_at) + later + max(steps.prompt, crowded.prompt)
+    return Point(*first, *tokens, batch * engine.ranks, room.held, busy)
 
 
 def prefill(engine: Engine, load: Load, later: float = 0) -> Point | None:
@@ -89,7 +90,7 @@ def prefill(engine: Engine, load: Load, later: float = 0) -> Point | None:
     if busy > BUSY:
         return None
     mean, waited = _waits(busy, service, load, engine.ranks)
-    rest = service + later + REQUEST_MS
+    rest = service + later
     return Point(rest + mean, rest + waited, busy=busy)
 
 
@@ -129,7 +130,7 @@ def _fixed(needed: Callable[[float], float], most: float) -> float | None:
     return high
 
 
-def _waits(busy: float, service: float, load: Load, ranks: int) -> tuple[float, float]:
+def _waits(busy: float, service: float, load: Load, ranks: int, found: float = 0) -> tuple[float, float]:
     servers = min(ROUTER, load.engines * ranks)
-    mean, later = waiting(busy, service, servers)[0], wait_at(load.percentile, busy, service, servers)
+    mean, later = waiting(busy, service, servers, found)[0], wait_at(load.percentile, busy, service, servers, found)
     return mean, later if load.percentile == 50 else max(mean, later)  # noqa: PLR2004 (the median alone may lie below the mean)
