@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 logging.disable(logging.WARNING)  # its loggers are loud on import
-from aisimulate import CorePredictionConfig, EngineReplayRunnerFactory  # noqa: E402
-from aisimulate.predict import run_prediction  # noqa: E402
+simulator, prediction = import_module("aisimulate"), import_module("aisimulate.predict")
 
 ENGINE = "0.24.0"  # the vLLM whose kernels were measured
 
@@ -31,7 +31,7 @@ def predict(case: dict[str, Any]) -> dict[str, float]:
         "kv_cache": {"prefix_caching": False},
         "timing": {"gemm_quant_mode": case["gemm"], "kvcache_quant_mode": "bfloat16", "fmha_quant_mode": "bfloat16"},
     }
-    config = CorePredictionConfig.model_validate(
+    config = simulator.CorePredictionConfig.model_validate(
         {
             "traffic": {
                 "source": {"type": "synthetic", "input_tokens": case["prompt"], "output_tokens": case["answer"]},
@@ -48,7 +48,7 @@ def predict(case: dict[str, Any]) -> dict[str, float]:
             },
         }
     )
-    found = run_prediction(config, stack="engine", runner_factory=EngineReplayRunnerFactory()).summary
+    found = prediction.run_prediction(config, stack="engine", runner_factory=simulator.EngineReplayRunnerFactory()).summary
     return {name: round(float(found[key]), 2) for name, key in KEYS.items()}
 
 

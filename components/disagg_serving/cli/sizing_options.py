@@ -133,12 +133,11 @@ def _model(o: Options, catalog: Catalog) -> tuple[str, Model | None, str]:
             return o.model, None, ""
         inside = real(path).is_relative_to(Path.cwd())  # a stack file reads nothing outside of its project
         return (f"./{real(path).relative_to(Path.cwd()).as_posix()}", facts, twin) if inside else (twin, facts, twin)
-    named = {catalog.models[m].repository.lower(): m for m in catalog.models}
-    if (found := named.get(o.model.lower())) is not None:
-        o.model = found
+    if (entry := catalog.known_model(o.model)) is not None:
+        o.model = entry.id
         return _model(o, catalog)
-    close = closest(o.model, [*have, *named])
-    fix = f"did you mean {named.get(close, close)}?" if close else MEASURE
+    close = closest(o.model, [*have, *(catalog.models[m].repository for m in have)])
+    fix = f"did you mean {close}?" if close else MEASURE
     o.refuse("model", "is no model with step data: no id of the catalogue, no repository of one, and no file", o.model, ", ".join(have), fix)
     return o.model, None, ""
 

@@ -91,12 +91,12 @@ def evaluate_file(file: StackFile, base: Path) -> Evaluation:
     return replace(found, findings=named)
 
 
-def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluation:
-    """Check the mapping below `disagg-serving:environment`."""
+def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK, *, mend: bool = True) -> Evaluation:
+    """Check the mapping below `disagg-serving:environment`; without `mend` no corrections are looked for, which takes most of the time."""
     parsed = try_parse(EnvironmentSpec, data)
     if parsed.spec is None:
         return Evaluation(sort_findings(parsed.findings))
-    found = evaluate_spec(parsed.spec, base, stack)
+    found = evaluate_spec(parsed.spec, base, stack, mend=mend)
     found = replace(found, findings=conceal(found.findings, secrets_of(data)))
     if not parsed.findings and not parsed.left_out:
         return found
@@ -104,7 +104,7 @@ def evaluate(data: Any, base: Path, stack: StackContext = NO_STACK) -> Evaluatio
     return Evaluation(sort_findings([*parsed.findings, *about_the_rest]), parsed.spec)
 
 
-def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_STACK) -> Evaluation:
+def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_STACK, *, mend: bool = True) -> Evaluation:
     """Check a spec that was built in Python."""
     findings: list[Finding] = []
     try:
@@ -115,7 +115,7 @@ def evaluate_spec(spec: EnvironmentSpec, base: Path, stack: StackContext = NO_ST
         catalog = Catalog()
     served, unknown = resolve(spec, catalog, base)
     findings += unknown
-    subject = Subject(spec, catalog, served, stack)
+    subject = Subject(spec, catalog, served, stack, mend=mend)
     try:
         findings += accept(run_stage(subject, Stage.FORM), spec.accept)
     except SpecError as problem:  # an entry of the user's catalogue that only a list of alternatives reads

@@ -75,6 +75,8 @@ class Subject:
     layout: Layout | None = None
     objects: Sequence[Declared] = ()
     looked_up: LookedUp | None = None
+    mend: bool = True
+    """Whether corrections are looked for; who only asks if something passes goes without."""
 
     def roles(self) -> Iterator[tuple[Served, RoleName, RoleSpec, str]]:
         """Every role of every model whose names are known, with its path."""

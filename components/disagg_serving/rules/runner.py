@@ -36,7 +36,7 @@ def findings_of(subject: Subject, chosen: Iterable[Rule]) -> list[Finding]:
     trials = Trials(subject)
 
     def finding(r: Rule, f: Fault) -> Finding:
-        found = trials.working(r, f) if f.ways else []
+        found = trials.working(r, f) if f.ways and subject.mend else []
         advice = f.advice or ("" if found else f.otherwise)
         at = belonging(Place.parse(f.path))
         texts = [*(words(c, at) for c in found), *([advice] if advice else [])]

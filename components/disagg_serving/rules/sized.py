@@ -61,7 +61,7 @@ class _Judge:
     def passes(self, candidate: Candidate) -> bool:
         """Whether no rule refuses it."""
         if id(candidate) not in self.known:
-            found = evaluate(self.environment(candidate), self.base, StackContext(self.wish.region))
+            found = evaluate(self.environment(candidate), self.base, StackContext(self.wish.region), mend=False)
             errors = [f for f in found.findings if f.level is Level.ERROR]
             self.known[id(candidate)] = not errors
             if errors:

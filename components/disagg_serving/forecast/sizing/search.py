@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ...catalog.entries import Instance
 from ...catalog.step_times import Form, form_of, step_data, step_tables
 from ...errors import SpecError
+from ...planning.shapes import GQA_BLOCK_SIZE
 from ..fit import EngineShape
 from ..fit.constants import newest_engine
 from ..speed.roles import Point
@@ -133,10 +134,12 @@ def _refused_forms(table: str) -> set[Form]:
 
 def shape_of_form(ask: Ask, role: Role, instance: Instance, form: Form) -> EngineShape:
     """The engine of a form, with the defaults of a stack file."""
+    by_default = GQA_BLOCK_SIZE if role != "server" and ask.facts.mla is None else None
     return EngineShape(
         ask.facts, ask.engine_version or newest_engine(), instance.gpu.memory_gib_torch, form.tensor_parallel,
         data_parallel=form.data_parallel, expert_parallel=form.expert_parallel, max_model_len=ask.max_model_len or None,
         kv_cache_dtype=ask.kv_cache_dtype, gpu=instance.gpu.name, nixl=role != "server",
+        block_size=ask.facts.block_size or by_default,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ...corrections import Correction
@@ -52,12 +53,20 @@ def _allowed(found: Judged) -> str:
     return ", ".join([*kept, f"at most {figure(rate)} requests/s here" if rate else "not kept at any rate here"])
 
 
-def _ways(served: Served, found: Judged) -> list[list[Correction]]:
-    """More engines of the same forms, and the layouts that sizing finds."""
-    same = found.enough()
-    more: list[Correction] = [{_number(served, size): size.engines for size in same.sizes}] if same else []
-    same_roles = [c for c in found.better() if [z.unit.role for z in c.sizes] == [z.unit.role for z in found.sizes]]
-    return [way for way in (more, [_correction(served, c) for c in same_roles[:3]]) if way]
+def _ways(served: Served, found: Judged) -> list[Iterator[Correction]]:
+    """More engines of the same forms, and the layouts that sizing finds; calculated when they are asked for."""
+    return [_more(served, found), _others(served, found)]
+
+
+def _more(served: Served, found: Judged) -> Iterator[Correction]:
+    if same := found.enough():
+        yield {_number(served, size): size.engines for size in same.sizes}
+
+
+def _others(served: Served, found: Judged) -> Iterator[Correction]:
+    roles = [size.unit.role for size in found.sizes]
+    same = (c for c in found.better() if [size.unit.role for size in c.sizes] == roles)
+    yield from (_correction(served, c) for c in islice(same, 3))
 
 
 def _correction(served: Served, candidate: Candidate) -> Correction:
