@@ -26,6 +26,7 @@ from scripts.memory_cases import (  # noqa: E402
 )
 from scripts.sizing_cases import compare as compare_steps  # noqa: E402
 from scripts.sizing_cases import read_rows, report  # noqa: E402
+from scripts.sizing_pairs import report_pairs  # noqa: E402
 from scripts.traffic_cases import comparison_rows, comparison_table  # noqa: E402
 
 PD_CASES = ROOT / "tests/data/pd-cases.csv"
@@ -52,7 +53,7 @@ def main() -> int:
     print(f"\n{comparison_table(traffic)}\n")
     faults += [f"{row.id}: predicted and measured rates do not agree" for row in traffic if not row.passed]
     lines_of_steps, faults_of_steps = report([compare_steps(row) for row in read_rows()])
-    print("\n".join(lines_of_steps) + "\n")
+    print("\n".join([*lines_of_steps, report_pairs(read_rows())]) + "\n")
     faults += faults_of_steps
     print("\n".join(faults) or "all counted rows are within their limits")
     return 1 if faults else 0
