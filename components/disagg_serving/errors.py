@@ -83,14 +83,12 @@ class Finding(Record):
         """The finding with another value at its place as its fix; None takes out what is there."""
         return replace(self, fix=instruction(value), corrections=({self.path: value},))
 
-    def with_guess(self, value: Any) -> Finding:
-        """The finding with the value that was likely meant in its place."""
-        return replace(self, fix=say("did you mean {}?", written(value)), corrections=({self.path: value},))
-
     def guessing(self, known: Sequence[str]) -> Finding:
-        """The finding with what its value may have been meant to be; as a correction only where that is one word."""
-        meant = closest(self.value, known)
-        return self.with_guess(meant) if meant else replace(self, fix=did_you_mean(self.value, known) or self.fix)
+        """The finding with the words that its value may have been meant to be, each of them as a correction."""
+        meant = likely(self.value, known)
+        if not meant:
+            return self
+        return replace(self, fix=did_you_mean(self.value, known), corrections=tuple({self.path: word} for word in meant))
 
     def below(self, prefix: str) -> Finding:
         """The same finding with its path put under `prefix`; what would have to be corrected there is no longer a stack file."""

@@ -74,7 +74,8 @@ def assert_fixes_work(data: Any, before: Evaluation, base: Path = ROOT) -> int:
 
 def assert_words_are_made_of_data(finding: Finding) -> None:
     """A fix is what its corrections say and advice without values."""
-    rest = finding.fix
+    guesses = [str(correction[finding.path]) for correction in finding.corrections if finding.path in correction]
+    rest = finding.fix.replace(f"did you mean {' or '.join(filter(None, [', '.join(guesses[:-1]), *guesses[-1:]]))}?", "", 1)
     for correction in finding.corrections:
         for text in (words(correction, Place.parse(finding.path)), f"did you mean {correction.get(finding.path)}?"):
             rest = rest.replace(text, "", 1)

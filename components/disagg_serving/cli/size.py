@@ -53,7 +53,10 @@ def size(  # noqa: PLR0913, PLR0917 (an option each)
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to a file.", show_default=False)] = None,
     catalog_dir: CatalogDirs = None,
 ) -> int:
-    """Find the cheapest deployment that keeps a traffic's limits, by measured step times; no GPU is asked."""
+    """Find the cheapest deployment that keeps a traffic's limits.
+
+    It calculates with measured step times and needs no GPU.
+    """
     known = catalog_with(catalog_dir)
     target = _target(write, force=force) if write else None
     options = Options(

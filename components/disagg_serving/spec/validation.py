@@ -195,7 +195,7 @@ class _Repair(Generic[S]):
                 continue
             value = place.read(self.data)
             place.pop(self.data)
-            if meant is not None:
+            if meant is not None and isinstance(value, (int, float, str)) and not isinstance(value, bool):
                 meant.write(self.data, value)
         if gone:
             self.data["models"] = [model for i, model in enumerate(self.data["models"]) if i not in gone]
@@ -205,7 +205,7 @@ class _Repair(Generic[S]):
     def _note_left_out(self, error: Any, place: Place) -> Place | None:
         """Remember what is not there, and give the place that a misspelt key likely means.
 
-        Its value then serves there, so that no other finding follows from the lack of it.
+        A number or a text then serves there, so that nothing follows from the lack of it; a switch or a mapping would ask for more.
         """
         there = _in_file(place, self.origin)
         self.removed.add(there)
