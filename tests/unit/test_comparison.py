@@ -128,6 +128,13 @@ def test_the_loss_of_a_key_is_an_error() -> None:
     assert "can never be read again" in change.effect
 
 
+def test_the_loss_of_a_way_out_is_a_warning() -> None:
+    """Nodes of a zone without its NAT gateway pull nothing until another is there, which is more than news."""
+    change = only([resource("aws:ec2/natGateway:NatGateway")], [])
+    assert (change.op, change.severity) == (Op.DELETE, Level.WARNING)
+    assert "have no way out" in change.effect
+
+
 def test_a_move_of_what_is_protected_is_refused() -> None:
     """Without an alias the engine would have to delete what is protected; with one it has nothing to refuse."""
     protect: dict[str, Any] = {"options": {"protect": True}}
