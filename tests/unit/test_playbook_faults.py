@@ -152,7 +152,7 @@ def test_engines_over_several_nodes_find_each_other(objects: list[dict[str, Any]
         assert any(a.startswith("--port=") for a in args) == (not worker)
 
 
-@pytest.mark.parametrize("flag", ["--nnodes=1", "--node-rank=0", "--master-addr=x", "--master_port=1", "--headless", "-n=2", "-r=0"])
+@pytest.mark.parametrize("flag", ["--nnodes=2", "--node-rank=1", "--master-addr=x", "--master_port=1", "--headless", "-n=2", "-r=0"])
 def test_flags_of_several_nodes_cannot_be_given(flag: str) -> None:
     """Fault (c): rule `extra-args` refuses the flags that `command_args` derives, so that a spec cannot contradict them."""
     assert errors(environment(model(extraArgs=[flag])), "models[0].extraArgs[0]") == ["extra-args"]

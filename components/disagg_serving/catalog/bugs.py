@@ -17,12 +17,12 @@ class BugConditions(Spec):
     hybrid: bool | None = Field(None, description="With several kinds of KV: sliding windows or linear attention beside full attention.")
     latent: bool | None = Field(None, description="With latent attention (MLA).")
     speculative: bool | None = Field(None, description="With speculative decoding.")
-    offload: bool | None = Field(None, description="With KV in host memory (connector.offload).")
+    offload: bool | None = Field(None, description="With KV offloaded to host memory.")
     mode: Literal["pull", "push"] | None = Field(None, description="Direction of the connector, of a model with prefill and decode.")
     wide_experts: bool | None = Field(None, description="With whole experts over several nodes of one engine.")
     architectures: list[Text] = Field([], description="Classes in config.json. Default: all.")
-    flags: list[Text] = Field([], description="Flags of extraArgs, any of them, without value. Default: none is needed.")
-    variables: list[Text] = Field([], description="Variables of extraEnv, any of them. Default: none is needed.")
+    flags: list[Text] = Field([], description="Extra flags, any of them, without value. Default: none is needed.")
+    variables: list[Text] = Field([], description="Extra variables, any of them. Default: none is needed.")
 
 
 class Bug(Entry):

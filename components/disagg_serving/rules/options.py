@@ -11,7 +11,7 @@ from ..phrases import say
 from ..planning.command_line import OWNED, why_ours
 
 MEANS = {
-    "ours": "The project sets it, from a field or by itself: in extraArgs it is an error, unless it says what holds anyway.",
+    "ours": "The project sets it, from a field or by itself: giving it is an error, unless it says what holds anyway.",
     "free": "It may be added.",
     "counted": "It takes memory, GPUs or disk: the forecast counts it, or a warning says that it does not.",
     "breaks": "It takes away what the project relies on: an error that no stack file can accept.",

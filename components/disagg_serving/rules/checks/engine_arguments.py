@@ -121,7 +121,8 @@ def _allows_longer(served: Served) -> bool:
 def max_model_len(s: Subject) -> Iterator[Fault]:
     """The longest sequence is within the model's context."""
     for served in s.served:
-        asked, longest, scaled = served.spec.max_model_len, *_contexts(served)
+        asked = served.spec.max_model_len
+        longest, scaled = _contexts(served)
         if asked and asked > longest:
             path, message = f"{served.path}.maxModelLen", f"is longer than the context of {served.spec.model}"
             shorter = [n for n in CONTEXTS if n < longest]

@@ -12,6 +12,7 @@ from ...forecast.balance.rates import figure
 from ...forecast.sizing.layout import Judged, judge
 from ...forecast.sizing.search import Candidate
 from ...forecast.sizing.units import RoleSize
+from ...phrases import say
 from ...planning.scaling import at_most
 from ...planning.shapes import Served
 from ..registry import Fault, Stage, Subject, rule
@@ -27,21 +28,21 @@ def limits(s: Subject) -> Iterator[Fault]:
         if found is None or work is None:
             continue
         if isinstance(found, str):
-            yield Fault(path, f"has limits that cannot be forecast: {found}", None, "", "measure it: `disagg bench`", Level.INFO)
+            yield Fault(path, say("has limits that cannot be forecast: {}", found), None, "", "measure it: `disagg bench`", Level.INFO)
         elif found.keeps("high"):
-            yield Fault(path, f"keeps its limits by forecast: {_figures(found)}", None, "", "", Level.INFO)
+            yield Fault(path, say("keeps its limits by forecast: {}", _figures(found)), None, "", "", Level.INFO)
         else:
             sure = "with slow steps" if found.keeps("mid") else "by forecast"
             told = _figures(found) if found.bars["mid"] else "requests come faster than it serves them"
-            message = f"does not keep its limits {sure}: {told}"
+            message = say("does not keep its limits {}: {}", sure, told)
             yield Fault(path, message, work.requests_per_second, _allowed(found), ways=_ways(served, found), otherwise="size it anew: `disagg size`")
 
 
 def _figures(found: Judged) -> str:
     point = f"{found.ask.limits.percentile} % of requests get their first token within {found.span('ttft_at', 0)} ms"
     stands = f"{found.rows} measured runs" if found.rows else "not validated"
-    scaled = ", scaled by measuredRates" if found.corrected else ""
-    return f"{point} and each further one within {found.span('tpot_at', 1)} ms ({stands}{scaled})"
+    scaled = say(", scaled by {measuredRates}") if found.corrected else ""
+    return say("{} and each further one within {} ms ({}{})", point, found.span("tpot_at", 1), stands, scaled)
 
 
 def _allowed(found: Judged) -> str:
