@@ -160,7 +160,7 @@ def test_expandable_segments(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "bad", "good"),
     [
-        ("HF_HUB_CACHE", "/root/.cache", "/weights/hub"),
+        ("HF_HUB_CACHE", "/home/me/.cache", "/weights/hub"),
         ("VLLM_TARGET_DEVICE", "cpu", "cuda"),
         ("NVIDIA_DRIVER_CAPABILITIES", "video", "all"),
         ("HUGGINGFACE_CO_STAGING", "1", "0"),
