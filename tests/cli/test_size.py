@@ -182,6 +182,7 @@ def test_every_format_tells_the_answer(disagg: Run, form: str) -> None:
         assert words in disagg.out
     assert ("<svg" in disagg.out) == (form == "html")
     assert any(0x2800 < ord(sign) <= 0x28FF for sign in disagg.out) == (form == "text")
+    assert "\\u" not in disagg.out, "a sign that is written out"
 
 
 def test_refused_winners_are_named_with_their_rule(disagg: Run) -> None:

@@ -135,7 +135,9 @@ def _plot(document: SizingDocument) -> list[str]:
     top, bottom = (f"{v:,.0f}" for v in (max(y for _, y in points), min(y for _, y in points)))
     left = max(len(top), len(bottom), 5)
     names = [top, *[""] * (HEIGHT - 2), bottom]
-    lines = [f"{name:>{left}} │{''.join(chr(0x2800 + cell) for cell in row)}" for name, row in zip(names, grid, strict=True)]
+    lines = [
+        f"{name:>{left}} │{''.join(chr(0x2800 + cell) if cell else ' ' for cell in row)}".rstrip() for name, row in zip(names, grid, strict=True)
+    ]
     ends = f"{min(x for x, _ in points):.1f}", f"{max(x for x, _ in points):.1f} ms a token"
     return [*lines, f"{'USD/h':>{left}} └{'─' * WIDTH}", f"{'':{left}}  {ends[0]}{ends[1]:>{WIDTH - len(ends[0])}}"]
 
