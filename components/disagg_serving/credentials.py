@@ -25,7 +25,7 @@ _HOLDS = re.compile(
             rf"(?<!\S)--?(?!secret\s)(?:[a-z]+[_-])?(?:{_WORDS})\s+[^\s-]",  # `pulumi config set --secret NAME` is none
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY",
             # forms of Hugging Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, Google, NVIDIA, Vault, registries, JSON web tokens, HTTP
-            r"\bhf_[A-Za-z0-9]{8,}",
+            r"\b(?!(?-i:HF_[A-Z]+)(?![A-Za-z0-9]))hf_[A-Za-z0-9]{8,}",  # HF_ENDPOINT is a variable
             r"(?<![\w-])(?:[sprk]k|gsk|whsec|dop_v1|tskey|shp(?:at|ss)|lin_api|r8|dapi|wandb_v1)[-_](?=[\w-]*\d)[\w-]{12,}",
             r"\bgh[opsur]_[A-Za-z0-9]{10,}",
             r"\bgithub_pat_\w{10,}",
@@ -107,14 +107,22 @@ def _inside(one: dict[object, object] | list[object] | tuple[object, ...], *, na
         return
     before: object = None
     for value in one:
-        yield value, named or (isinstance(before, str) and before.startswith("-") and "=" not in before and names_secret(before))
+        yield value, named or (isinstance(before, str) and _is_secret_flag(before.strip().rstrip(":=")))
         before = value
 
 
+def _is_secret_flag(text: str) -> bool:
+    return text.startswith("-") and "=" not in text and names_secret(text)
+
+
+_FLAGS = tuple(re.compile(rf"(?<!\S)(-[^\s{ends}]+)[\s{ends}]+") for ends in ("=", "=:"))
+
+
 def _of_flag(text: str) -> set[str]:
-    """What stands behind a flag that is named like a secret, after = or a blank; and the whole, which a message may repeat."""
-    flag, *value = re.split(r"[=\s]", text[:LONGEST_READ], maxsplit=1)
-    return {text, value[0].strip()} if value and value[0].strip() and flag.startswith("-") and names_secret(flag) else set()
+    """What stands behind a flag that is named like a secret, after =, a colon or a blank; and the whole, which a message may repeat."""
+    read = text[:LONGEST_READ]
+    behind = {read[found.end() :].strip() for flags in _FLAGS for found in flags.finditer(read) if names_secret(found[1])} - {""}
+    return {text, text.strip(), *behind} if behind else set()
 
 
 def shows_name(text: str) -> bool:

@@ -13,7 +13,7 @@ from disagg_serving.catalog.loader import load_catalog
 from disagg_serving.cli.main import main
 from disagg_serving.credentials import holds_secret, withheld
 from disagg_serving.errors import Finding, Level
-from factories import ROOT, SHIPPED
+from factories import ROOT, SHIPPED, check, environment, model
 
 
 @pytest.mark.parametrize("output", ["text", "json", "sarif"])
@@ -28,6 +28,33 @@ def test_a_refused_secret_is_never_repeated(case: Case, output: str, tmp_path: P
     if output == "json":
         about = [c for c in json.loads(printed.out)["checks"] if c["level"] == "error" and c["path"] == case.path]
         assert [c["value"] for c in about if c["value"] not in {None, "--otlp"}] == []
+
+
+NAMES, JOINED = ("--api-key", "-api-key", "--my-credentials"), ("=", " ", "\t", ": ", ":", " = ", " , ")
+BEFORE = (" --api-key=", "--x --api-key ", "--x y --my-credentials ", "my-credentials: ", "api_key: ", "\u2014api-key ")
+FLAGS = [
+    *([f"{name}{between}{LEAK}"] for name in NAMES for between in JOINED),
+    *([f"{before}{LEAK}"] for before in BEFORE),
+    *([flag, LEAK] for flag in ("--api-key", "--api-key=", "--api-key:", " --api-key")),
+]
+
+
+@pytest.mark.parametrize("args", FLAGS, ids=" ".join)
+def test_a_flag_named_like_a_secret_is_shown_without_its_value(args: list[str]) -> None:
+    """However somebody joins the two, no finding of any rule repeats what stands behind the name, in words or in data."""
+    found = check(environment(model(extraArgs=args))).findings
+    assert {f.level for f in found} >= {Level.ERROR}
+    assert [f for f in found if LEAK in f.sentence() + repr(f)] == []
+
+
+@pytest.mark.parametrize("name", ["HF_ENDPOINT", "HF_INFERENCE_ENDPOINT"])
+def test_a_variable_of_the_hub_is_no_token(name: str) -> None:
+    """Tokens begin with the same letters: `hf_`, small or with digits behind."""
+    assert not holds_secret(name)
+    assert check(environment(model(extraEnv={name: "https://hub.example"}))).ok
+    assert holds_secret(f"hf_{'ABCDEFGHIJ'}")
+    assert holds_secret(f"HF_{LEAK}")
+    assert holds_secret(f"HF_{LEAK.upper()}")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ...catalog.flags import LEVEL_FLAG, OPTIMIZATION, short_flags, versions
 from ...catalog.verdicts import Verdict, variable, verdict_of
-from ...credentials import carries_secret
+from ...credentials import carries_secret, holds_secret, names_secret
 from ...errors import Level, SpecError
 from ...phrases import say
 from ...planning.arguments import Arguments, Said, as_data, read
@@ -40,8 +40,7 @@ def extra_args(s: Subject) -> Iterator[Fault]:
             if SHORT_FLAG.match(arg) and not any(c.isspace() for c in flag):
                 yield from _short(path, arg, version, model, roles)
             elif not arg.startswith("--") or not flag.strip("-") or any(c.isspace() for c in flag):
-                name, _, rest = arg.partition(" ")
-                shown = name if is_secret(f"{name}={rest}") else arg
+                shown = None if _may_hold_secret(arg) else arg
                 yield Fault(path, "is not a flag", shown, "--flag or --flag=value, one an entry", "join flag and value with =")
             elif is_secret(arg):
                 yield Fault(
@@ -190,6 +189,11 @@ def over_efa(served: Served) -> bool:
 def is_secret(arg: str) -> bool:
     """Whether a flag is named like a secret, or its value is one."""
     return carries_secret(arg.split("=", 1)[0], arg)
+
+
+def _may_hold_secret(text: str) -> bool:
+    """Whether a text that is no flag has a secret in it, or a word that is named like one, wherever its value stands."""
+    return holds_secret(text) or any(map(names_secret, re.split(r"[\s=:,;]+", text)))
 
 
 def _version(s: Subject, model: ModelSpec) -> str:
