@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import yaml
 from bad_input import CASES
 from disagg_serving.errors import Level
 from disagg_serving.manifests.bundle import build_all
@@ -14,6 +15,8 @@ from disagg_serving.recording.plan import placement_of
 from disagg_serving.recording.topology import topology_of
 from disagg_serving.records import data_of
 from disagg_serving.rules import Stage, rules
+from disagg_serving.rules.explanations import explanation_of
+from disagg_serving.spec.stack_file import ENVIRONMENT_KEY
 from factories import check, environment, layout, model, role
 
 REASON = "the second reservation begins on Monday"
@@ -23,15 +26,17 @@ ERRORS = {r.id for r in rules() if r.level is Level.ERROR and r.stage is not Sta
 
 @cache
 def acceptable() -> list[tuple[str, str, dict[str, Any]]]:
-    """Cases of bad input whose errors are all of one rule that may be accepted: name, rule, environment."""
+    """Bad input whose errors are all of one rule that may be accepted, of tests and of what `explain` shows: name, rule, environment."""
+    given = [(case.name, case.data) for case in CASES if not case.files]
+    shown = [(rule, explanation_of(rule).bad) for rule in sorted(ERRORS - FIRM)]
+    given += [(rule, yaml.safe_load(bad.stack)["config"][ENVIRONMENT_KEY]) for rule, bad in shown if bad and bad.stack and not bad.files]
     found = []
-    for case in CASES:
-        if not isinstance(case.data, dict) or case.files or "config" in case.data:
+    for name, data in given:
+        if not isinstance(data, dict) or "config" in data:
             continue
-        data = case.data
         ids = {f.id for f in check(deepcopy(data)).findings if f.level is Level.ERROR}
         if len(ids) == 1 and (only := next(iter(ids))) in ERRORS - FIRM:
-            found.append((case.name, only, data))
+            found.append((name, only, data))
     return found
 
 

@@ -21,7 +21,7 @@ SECOND = frozenset({"--tokenizer", "--hf-config-path", "--generation-config", "-
 """Flags whose values vLLM looks for on Hugging Face."""
 
 
-@rule("draft-model", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/speculative.py")
+@rule("draft-model", Level.ERROR, Stage.FORM, f"{VLLM}vllm/config/speculative.py", firm=True)
 def draft_model(s: Subject) -> Iterator[Fault]:
     """A draft model belongs to a method that has one, its files are where the engines look, and its size is known to the forecast."""
     for served in s.served:
