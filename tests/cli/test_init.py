@@ -260,6 +260,8 @@ def test_wrong_answers_are_asked_for_again(disagg: Run, tmp_path: Path, monkeypa
         "Mean prompt": [0, 100000000, 4000],
         "Mean answer": [39000, 500],
         "Mean requests": [0.0, 2.0],
+        "Limit of the first token": [-1.0, 0.0],
+        "Limit of each further token": [-2.0, 0.0],
     }
     given = {words: len(all_) for words, all_ in answers.items()}
     asked: list[str] = []
@@ -276,7 +278,7 @@ def test_wrong_answers_are_asked_for_again(disagg: Run, tmp_path: Path, monkeypa
     assert {words: asked.count(words) for words in answers} == given
     for words in ("no name of a stack", "model: lama", "aws:region: north", "too few zones", "is not aws:region", "instanceType: p5", "-1 is not"):
         assert words in disagg.err
-    for words in ("is not a reservation's id", "0 is not possible", "--input-tokens: 100000000", "--output-tokens: 39000"):
+    for words in ("is not a reservation's id", "0 is not possible", "--input-tokens: 100000000", "--output-tokens: 39000", "-1.0 is", "-2.0 is"):
         assert words in disagg.err
     found = environment(tmp_path / "stacks/Pulumi.west.yaml")
     assert found["network"] == {"zones": ["eu-north-1c", "eu-north-1a"]}
