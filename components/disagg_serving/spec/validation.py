@@ -161,20 +161,21 @@ class _Repair(Generic[S]):
     def _try(self, finding: Finding, error: Any) -> Finding:
         """The finding without corrections that this very place does not take."""
         place, otherwise = Place(error["loc"]), getattr(error.get("ctx", {}).get("error"), "otherwise", "")
-        for value in (v for c in finding.corrections for v in c.values()):
-            data = deepcopy(self.data)
-            try:
-                place.write(data, value)
-                self.model.model_validate(data)
-            except ValidationError as problem:
-                refused = any(place.contains(Place(e["loc"])) for e in problem.errors(include_url=False, include_input=False))
-            except LookupError:
-                refused = True  # the place is a key
-            else:
-                refused = False
-            if refused:
-                return replace(finding, fix=otherwise, corrections=())
+        if any(self._refuses(place, value) for c in finding.corrections for value in c.values()):
+            return replace(finding, fix=otherwise, corrections=())
         return finding
+
+    def _refuses(self, place: Place, value: object) -> bool:
+        """Whether a value may not stand at a place."""
+        data = deepcopy(self.data)
+        try:
+            place.write(data, value)
+            self.model.model_validate(data)
+        except ValidationError as problem:
+            return any(place.contains(Place(e["loc"])) for e in problem.errors(include_url=False, include_input=False))
+        except LookupError:
+            return True  # the place is a key
+        return False
 
     def _leave_out(self, errors: list[Any]) -> bool:
         """Remove the faulty values; what cannot do without them goes too. False when nothing would remain."""
@@ -195,7 +196,8 @@ class _Repair(Generic[S]):
                 continue
             value = place.read(self.data)
             place.pop(self.data)
-            if meant is not None and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            serves = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+            if meant is not None and serves and not self._refuses(meant, value):
                 meant.write(self.data, value)
         if gone:
             self.data["models"] = [model for i, model in enumerate(self.data["models"]) if i not in gone]
@@ -205,7 +207,7 @@ class _Repair(Generic[S]):
     def _note_left_out(self, error: Any, place: Place) -> Place | None:
         """Remember what is not there, and give the place that a misspelt key likely means.
 
-        A number or a text then serves there, so that nothing follows from the lack of it; a switch or a mapping would ask for more.
+        A number or a text that may stand there then serves, so that nothing follows from the lack of it; a switch or a mapping would ask for more.
         """
         there = _in_file(place, self.origin)
         self.removed.add(there)
