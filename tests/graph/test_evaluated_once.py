@@ -21,9 +21,9 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     original = evaluation.evaluate_spec
 
-    def noted(spec: Any, *args: Any) -> Any:
+    def noted(spec: Any, *args: Any, **options: Any) -> Any:
         found.append(spec)
-        return original(spec, *args)
+        return original(spec, *args, **options)
 
     monkeypatch.setattr(evaluation, "evaluate_spec", noted)
     return found
