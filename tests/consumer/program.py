@@ -43,5 +43,5 @@ Gateway("llama", {"model": {"name": "m", "model": "qwen3-32b", "server": {"insta
 Environment("whole", {"models": [{"name": "m"}]})  # wrong
 Network("net", {"nat_gateways": "perzone"})  # wrong
 Lws("lws", {"install": "nope"})  # wrong
-Environment("whole", {"models": [{"name": "m", "model": "m", "kv_cache_dtype": "fp7"}]})  # wrong
+Environment("whole", {"models": [{"name": "m", "model": "m", "dtype": "fp7"}]})  # wrong
 pools_of_numbers: pulumi.Output[list[int]] = pools.pool_names  # wrong
