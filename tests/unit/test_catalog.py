@@ -132,7 +132,10 @@ def config_of(facts: Model) -> dict[str, Any]:
     if facts.sliding_window:
         n = facts.sliding_window.layers
         data |= {"sliding_window": facts.sliding_window.size, "layer_types": ["sliding_attention"] * n + ["full_attention"] * (facts.layers - n)}
-    if facts.weight_dtype != "bf16":
+    if facts.weight_dtype == "int4":
+        weights = {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group"}
+        data["quantization_config"] = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
+    elif facts.weight_dtype != "bf16":
         data["quantization_config"] = {"quant_method": facts.weight_dtype}
     return data
 

@@ -117,7 +117,7 @@ def test_models_of_cases_are_sourced_and_not_in_the_catalogue() -> None:
     """Models that serve only as cases are entries of the tests, with source and date like all."""
     catalog = case_catalog()
     files = sorted((ROOT / "tests/data/models").glob("*.yaml"))
-    assert len(files) == 12
+    assert len(files) == 11
     for file in files:
         entry = catalog.models[file.stem]
         assert not (ROOT / "components/disagg_serving/catalog/models" / file.name).exists()
