@@ -150,7 +150,7 @@ pictures: $(VENV)/.browser  ## Photograph the HTML plan of prod anew for docs/re
 	@$(BIN)/pytest -q tests/browser/test_report.py -k test_pictures --rewrite-golden -rs
 
 # most tests wait for controllers, so there are more of them than cores
-LIVE := $(BIN)/pytest tests/live -n 4 --dist loadfile -rs --durations=10
+LIVE := $(BIN)/pytest tests/live -n 3 --dist loadfile -rs --durations=10
 WITH_GO := if ! command -v go >/dev/null; then echo "skipped: Go is not installed, so the real parts cannot be built (Go 1.26 or newer)"; else
 
 .PHONY: live

@@ -196,8 +196,7 @@ class _Repair(Generic[S]):
                 continue
             value = place.read(self.data)
             place.pop(self.data)
-            serves = isinstance(value, (int, float, str)) and not isinstance(value, bool)
-            if meant is not None and serves and not self._refuses(meant, value):
+            if meant and type(value) in {int, float, str} and not self._refuses(meant, value):
                 meant.write(self.data, value)
         if gone:
             self.data["models"] = [model for i, model in enumerate(self.data["models"]) if i not in gone]
@@ -205,10 +204,7 @@ class _Repair(Generic[S]):
         return True
 
     def _note_left_out(self, error: Any, place: Place) -> Place | None:
-        """Remember what is not there, and give the place that a misspelt key likely means.
-
-        A number or a text that may stand there then serves, so that nothing follows from the lack of it; a switch or a mapping would ask for more.
-        """
+        """Remember what is not there, and give the place a misspelt key means: a number or a text serves there, a switch would ask for more."""
         there = _in_file(place, self.origin)
         self.removed.add(there)
         if error["type"] != "extra_forbidden":
