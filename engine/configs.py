@@ -17,7 +17,11 @@ MODEL_TYPES = {
     "DeepseekV32ForCausalLM": "deepseek_v32",
     "GlmMoeDsaForCausalLM": "glm_moe_dsa",
     "KimiK2ForCausalLM": "kimi_k2",
+    "KimiK25ForConditionalGeneration": "kimi_k2",
+    "MiniMaxM2ForCausalLM": "minimax_m2",
 }
+AROUND = {"KimiK25ForConditionalGeneration": ("kimi_k25", "DeepseekV3ForCausalLM")}
+"""Architectures that see: the type of the whole, and the architecture of the language model, which stands in `text_config`."""
 BLOCK_QUANTIZED = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3"}
 COMPRESSED = {
     "quant_method": "compressed-tensors",
@@ -30,6 +34,17 @@ COMPRESSED = {
         }
     },
     "ignore": ["lm_head"],
+}
+PACKED = {
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True},
+        }
+    },
+    "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"],
 }
 
 
@@ -68,18 +83,31 @@ def config_of(model: Model) -> dict[str, Any]:
             "sliding_window": model.sliding_window.size,
             "layer_types": ["sliding_attention" if i % 2 == 0 and i // 2 < sliding else "full_attention" for i in range(model.layers)],
         }
-    if model.weight_dtype == "fp8":
-        block = {**BLOCK_QUANTIZED, "weight_block_size": [model.weight_block] * 2} if model.weight_block else COMPRESSED
-        config["quantization_config"] = block
-    elif model.weight_dtype == "mxfp4":
-        config["quantization_config"] = {"quant_method": "mxfp4"}
-    return config
+    if quantized := _quantized(model):
+        config["quantization_config"] = quantized
+    return _with_eyes(model, config) if model.architecture in AROUND else config
+
+
+def _quantized(model: Model) -> dict[str, Any] | None:
+    block = {**BLOCK_QUANTIZED, "weight_block_size": [model.weight_block] * 2} if model.weight_block else COMPRESSED
+    return {"fp8": block, "mxfp4": {"quant_method": "mxfp4"}, "int4": PACKED}.get(model.weight_dtype)
+
+
+def _with_eyes(model: Model, config: dict[str, Any]) -> dict[str, Any]:
+    kind, inner = AROUND[model.architecture]
+    return {
+        "architectures": [model.architecture],
+        "model_type": kind,
+        "torch_dtype": "bfloat16",
+        "tie_word_embeddings": model.tied_embeddings,
+        "text_config": config | {"architectures": [inner]},
+    }
 
 
 def _experts(model: Model) -> dict[str, Any]:
     moe = model.moe
     assert moe is not None  # noqa: S101 (the caller has looked)
-    names = {"Qwen3MoeForCausalLM": "num_experts", "GptOssForCausalLM": "num_local_experts"}
+    names = {"Qwen3MoeForCausalLM": "num_experts", "GptOssForCausalLM": "num_local_experts", "MiniMaxM2ForCausalLM": "num_local_experts"}
     found: dict[str, Any] = {
         names.get(model.architecture, "n_routed_experts"): moe.experts,
         "num_experts_per_tok": moe.experts_per_token,
